@@ -260,9 +260,15 @@ def _beside_writes(option: FlagOption, settings: Mapping[str, str]) -> bool:
     return option.value(settings) and options.TABLE_SERVICES.value(settings)
 
 
+LOCKING_OPTIONS: Final = (
+    *(options.LOCK_WAIT_MS, options.LOCK_RETRY_WAIT_MS, options.LOCK_VALIDITY_S),
+    *(options.LOCK_RENEWAL_S, options.HEARTBEAT_MS, options.HEARTBEAT_MISSES),
+)
+"""How long a service waits for the lock."""
 CLEANING_OPTIONS: Final = (
     *(options.CLEAN_AUTOMATIC, options.CLEAN_POLICY, options.CLEAN_COMMITS, options.CLEAN_HOURS),
     *(options.CLEAN_VERSIONS, options.CLEAN_AFTER_COMMITS, options.CLEAN_INCREMENTAL),
+    *LOCKING_OPTIONS,
 )
 """What a clean obeys."""
 ARCHIVING_OPTIONS: Final = (

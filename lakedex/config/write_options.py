@@ -119,6 +119,29 @@ class LockOptions:
     looks_early: bool
     """Whether a writer looks for others at work on its file groups before it writes them."""
 
+    @classmethod
+    def resolve(cls, settings: Mapping[str, str]) -> LockOptions:
+        """The options by their names.
+
+        Raises:
+            InvalidInput: a value is wrong, or a lock would be renewed after its end.
+        """
+        lock = cls(
+            wait_ms=options.LOCK_WAIT_MS.value(settings),
+            retry_wait_ms=options.LOCK_RETRY_WAIT_MS.value_if_given(settings),
+            validity_s=options.LOCK_VALIDITY_S.value(settings),
+            renewal_s=options.LOCK_RENEWAL_S.value(settings),
+            heartbeat_ms=options.HEARTBEAT_MS.value(settings),
+            heartbeat_misses=options.HEARTBEAT_MISSES.value(settings),
+            looks_early=options.EARLY_CONFLICTS.value(settings),
+        )
+        if lock.renewal_s >= lock.validity_s:
+            raise InvalidInput(
+                f"{options.LOCK_RENEWAL_S.name}={lock.renewal_s} must be less than "
+                f"{options.LOCK_VALIDITY_S.name}={lock.validity_s}"
+            )
+        return lock
+
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
@@ -254,7 +277,7 @@ class WriteOptions:
             metadata=metadata,
             layout=LayoutOptions.resolve(settings),
             scheduling=SchedulingOptions.resolve(settings),
-            lock=_lock(settings),
+            lock=LockOptions.resolve(settings),
             fixed=fixed,
             window=window,
             buckets=buckets,
@@ -427,21 +450,3 @@ def _bloom(settings: Mapping[str, str]) -> BloomOptions:
         error_rate=options.BLOOM_ERROR_RATE.value_if_given(settings),
         use_metadata=options.BLOOM_USE_METADATA.value(settings),
     )
-
-
-def _lock(settings: Mapping[str, str]) -> LockOptions:
-    lock = LockOptions(
-        wait_ms=options.LOCK_WAIT_MS.value(settings),
-        retry_wait_ms=options.LOCK_RETRY_WAIT_MS.value_if_given(settings),
-        validity_s=options.LOCK_VALIDITY_S.value(settings),
-        renewal_s=options.LOCK_RENEWAL_S.value(settings),
-        heartbeat_ms=options.HEARTBEAT_MS.value(settings),
-        heartbeat_misses=options.HEARTBEAT_MISSES.value(settings),
-        looks_early=options.EARLY_CONFLICTS.value(settings),
-    )
-    if lock.renewal_s >= lock.validity_s:
-        raise InvalidInput(
-            f"{options.LOCK_RENEWAL_S.name}={lock.renewal_s} must be less than "
-            f"{options.LOCK_VALIDITY_S.name}={lock.validity_s}"
-        )
-    return lock

@@ -55,12 +55,21 @@ class IndexEstimate:
     bytes_per_change: float
     """What a write adds for a row whose value changes: an entry, and a tombstone."""
     bytes_per_write: int
-    """What a write adds to all file groups together, however few rows it changes."""
+    """What a write adds besides, if it changes values of all file groups."""
     files: int
     """File slices of the table."""
     files_per_value: float
     """How many of them a lookup of one value reads, about; NaN where it is not known."""
     sampled_rows: int
+
+    def write_bytes(self, changed: int) -> int:
+        """What a write adds that changes the value of so many rows.
+
+        Few changed values are in some of the file groups, and no others are written.
+        """
+        groups = max(self.file_groups, 1)
+        touched = 1 - (1 - 1 / groups) ** changed
+        return round(touched * self.bytes_per_write + changed * self.bytes_per_change)
 
     def as_size(self) -> SizeEstimate:
         """The same as kinds of index estimate it; the commit is part of the build."""
@@ -88,12 +97,14 @@ def estimate_index(
         snapshot: The table.
         column: The column, or the columns.
         using: A kind whose indexes describe single files.
-        options: The options of such an index.
+        options: The options of such an index; a secondary index is estimated with those of the
+            table, and takes none.
         growth: How many times as many rows the table will have; values grow in number with them.
         engine: Who would build it; how long a job of it takes to start is tried out.
 
     Raises:
-        InvalidInput: The column is missing or cannot be indexed, or there are no rows.
+        InvalidInput: The column is missing or cannot be indexed, there are no rows, or an option
+            has no effect on the estimate.
     """
     named = [column] if isinstance(column, str) else column
     columns = tuple(indexed_path(snapshot, str(each)) for each in named)
@@ -107,7 +118,7 @@ def estimate_index(
             table, _request(snapshot, columns, options or {}), using, tasks
         )
     else:
-        estimate = default_kind().estimate_size(table, columns)
+        estimate = _estimate_of_default(table, columns, options or {})
     if estimate is None:
         raise InvalidInput(f"table {snapshot.config.name} has no rows to estimate an index from")
     building = estimate.seconds
@@ -147,11 +158,22 @@ def _estimate_of_kind(
     kind = kinds.get(using.lower())
     if kind is None:
         if kind_name(using) == default_kind().kind:
-            return default_kind().estimate_size(table, request.columns)
+            return _estimate_of_default(table, request.columns, request.options)
         known = ", ".join((default_kind().kind, *kinds))
         hint = did_you_mean(using, kinds)
         raise UnsupportedFeature(f"estimating an index of kind {using!r} (only {known}{hint})")
     return estimate_file_index(FileIndex(kind, kind.define(request)), table, tasks)
+
+
+def _estimate_of_default(
+    table: SampledTable, columns: tuple[str, ...], options: Mapping[str, str]
+) -> SizeEstimate | None:
+    for name in options:
+        raise InvalidInput(
+            f"the estimate of an index of kind {default_kind().kind} takes no option {name!r}: it "
+            "is that of an index with the settings of the table"
+        )
+    return default_kind().estimate_size(table, columns)
 
 
 def sampled_table(snapshot: Snapshot, growth: float = 1.0) -> SampledTable:

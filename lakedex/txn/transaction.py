@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 
 from lakedex.config import TableConfig
+from lakedex.config.write_options import LockOptions as LockSettings
 from lakedex.errors import (
     AlreadyExists,
     CommitConflict,
@@ -58,6 +59,8 @@ from lakedex.txn.rollback_files import delete_orphan_files
 
 Groups = Collection[FileSliceId]
 _log = logging.getLogger("lakedex")
+_LEAST_RENEWALS = 2
+"""So often a lock is renewed within its lease at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,23 @@ class TransactionOptions:
 
     lock: LockOptions = field(default_factory=LockOptions)
     heartbeat: HeartbeatOptions = field(default_factory=HeartbeatOptions)
+
+    @classmethod
+    def of(cls, settings: LockSettings) -> TransactionOptions:
+        """How patient a writer is, by the options of a write."""
+        lease, pause = float(settings.validity_s), settings.retry_wait_ms
+        return cls(
+            lock=LockOptions(
+                wait_seconds=settings.wait_ms / 1000,
+                lease_seconds=lease,
+                renew_seconds=min(float(settings.renewal_s), lease / _LEAST_RENEWALS),
+                poll_seconds=LockOptions().poll_seconds if pause is None else pause / 1000,
+            ),
+            heartbeat=HeartbeatOptions(
+                interval_seconds=settings.heartbeat_ms / 1000,
+                tolerable_misses=settings.heartbeat_misses,
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from lakedex.config.service_options import (
     ArchivingOptions,
     CleaningOptions,
 )
+from lakedex.config.write_options import LockOptions
 from lakedex.filegroup import FileSliceId, parse_data_file
 from lakedex.index.registry import mark_rings
 from lakedex.storage import Storage, split
@@ -245,17 +246,18 @@ def archive_table(
         address: The address of the table.
         options: Hudi's options, such as `hoodie.keep.max.commits`; others are those that the
             table keeps.
-        patience: How long to wait for the lock.
+        patience: How long to wait for the lock; by default what the options say.
 
     Raises:
         InvalidInput: an option is wrong.
         UnsupportedFeature: the table has a version that is only read.
     """
     given = option_texts(options or {})
-    storage, chosen = address.open(), patience or TransactionOptions()
+    storage = address.open()
     obeyed = (*ARCHIVING_OPTIONS, *CLEANING_OPTIONS)
     check_service_options(load_table_config(storage), given, obeyed, "run of archiving")
     settings = {**read_own_properties(storage), **given}
+    chosen = patience or TransactionOptions.of(LockOptions.resolve(settings))
     archiving, cleaning = ArchivingOptions.resolve(settings), CleaningOptions.resolve(settings)
     with open_lock(storage, chosen.lock) as lock:
         table = locked_table(storage, lock, chosen.heartbeat)

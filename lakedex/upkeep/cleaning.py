@@ -25,6 +25,7 @@ import pyarrow as pa
 from lakedex.config import TableConfig
 from lakedex.config.option_check import check_service_options, option_texts
 from lakedex.config.service_options import CLEANING_OPTIONS, CleaningOptions, CleaningPolicy
+from lakedex.config.write_options import LockOptions
 from lakedex.errors import CorruptFile, FileMissing, UnsafePath
 from lakedex.filegroup import FileSlice, FileSliceId, all_versions, latest_slices, parse_data_file
 from lakedex.index.builds import active_builds
@@ -255,7 +256,7 @@ def clean_table(
     Args:
         address: The address of the table.
         options: Hudi's options `hoodie.clean.*`; others are those that the table keeps.
-        patience: How long to wait for the lock.
+        patience: How long to wait for the lock; by default what the options say.
 
     Raises:
         InvalidInput: an option is wrong.
@@ -264,9 +265,9 @@ def clean_table(
     """
     given, storage = option_texts(options or {}), address.open()
     check_service_options(load_table_config(storage), given, CLEANING_OPTIONS, "clean")
-    kept = read_own_properties(storage)
-    chosen = CleaningOptions.resolve({**kept, **given})
-    return clean(address, chosen, patience or TransactionOptions())
+    settings = {**read_own_properties(storage), **given}
+    waits = patience or TransactionOptions.of(LockOptions.resolve(settings))
+    return clean(address, CleaningOptions.resolve(settings), waits)
 
 
 def clean(

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from lakedex.config import TableConfig
 from lakedex.config.write_index import WriteIndex
 from lakedex.config.write_option_names import BLOOM_ERROR_RATE
-from lakedex.config.write_options import LockOptions as LockSettings
 from lakedex.config.write_options import WriteOptions
 from lakedex.engine import Engine
 from lakedex.index.definitions import IndexDefinition
@@ -19,8 +18,6 @@ from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.conflicts import EarlyLook
-from lakedex.txn.heartbeat import HeartbeatOptions
-from lakedex.txn.lock import LockOptions
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.write.context import WriteContext
 from lakedex.write.metadata_plan import MetadataPlan
@@ -61,7 +58,7 @@ class Target:
     @property
     def patience(self) -> TransactionOptions:
         """How long to wait for other writers."""
-        return transaction_options(self.options.lock)
+        return TransactionOptions.of(self.options.lock)
 
 
 def maintained_file_indexes(config: TableConfig) -> tuple[MaintainedFileIndex, ...]:
@@ -113,25 +110,4 @@ def write_context(
             EarlyLook(instant, target.patience.heartbeat) if options.lock.looks_early else None
         ),
         indexes=(*plan.maintained, *maintained_file_indexes(snapshot.config)),
-    )
-
-
-_LEAST_RENEWALS = 2
-
-
-def transaction_options(settings: LockSettings) -> TransactionOptions:
-    """How patient a writer is, by the options of a write."""
-    lease = float(settings.validity_s)
-    pause = settings.retry_wait_ms
-    return TransactionOptions(
-        lock=LockOptions(
-            wait_seconds=settings.wait_ms / 1000,
-            lease_seconds=lease,
-            renew_seconds=min(float(settings.renewal_s), lease / _LEAST_RENEWALS),
-            poll_seconds=LockOptions().poll_seconds if pause is None else pause / 1000,
-        ),
-        heartbeat=HeartbeatOptions(
-            interval_seconds=settings.heartbeat_ms / 1000,
-            tolerable_misses=settings.heartbeat_misses,
-        ),
     )

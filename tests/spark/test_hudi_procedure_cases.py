@@ -7,8 +7,16 @@ from pathlib import Path
 import pytest
 
 import lakedex
-from lakedex.errors import InvalidDefinition, InvalidInput, LakedexError
+from lakedex.errors import (
+    CommitConflict,
+    InvalidDefinition,
+    InvalidInput,
+    LakedexError,
+    UnsupportedFeature,
+)
 from lakedex.spark.sql.procedures.registry import PROCEDURES, REFUSED
+from lakedex.storage.address import StorageAddress
+from lakedex.txn.lock import LockOptions, open_lock
 
 PLAIN = "id int, name string, price double, ts bigint"
 
@@ -678,3 +686,30 @@ def test_conditions_on_what_cleans_did(make, call, lake, spark, setting):
         assert len(call(f"{show}(table => 'cleans', limit => 1)")) == 1
         with pytest.raises(LakedexError, match="no Hudi table 'nowhere'"):
             lake.sql(f"CALL {show}(table => 'nowhere')")
+
+
+def test_services_wait_for_the_lock_and_say_nothing_of_the_session(
+    make, call, lake, setting, caplog
+):
+    path = make("locked", rows_of(2), type="mor")
+    setting("hoodie.write.set.null.for.missing.columns", "true")
+    setting("hoodie.metadata.enable", "true")
+    waits = "options => 'hoodie.write.lock.wait_time_ms=1,hoodie.write.lock.client.num_retries=0'"
+    calls = [f"run_{each}(op => 'schedule', table => 'locked', {waits})" for each in (
+        "clustering", "compaction"
+    )]  # fmt: skip
+    calls.append(f"run_clean(table => 'locked', {waits})")
+    with open_lock(StorageAddress.of(path).open(), LockOptions()):
+        for each in calls:
+            with pytest.raises(CommitConflict, match="is held by"):
+                lake.sql(f"CALL {each}")
+    caplog.clear()
+    for each in calls:
+        call(each)
+    assert "no effect on a clean" not in caplog.text
+    binary = (
+        "org.apache.hudi.client.clustering.run.strategy.SparkBinaryCopyClusteringExecutionStrategy"
+    )
+    option = f"hoodie.clustering.execution.strategy.class={binary}"
+    with pytest.raises(UnsupportedFeature, match="SparkBinaryCopy"):
+        lake.sql(f"CALL run_clustering(table => 'locked', options => '{option}')")

@@ -51,6 +51,8 @@ def test_statements_are_read():
         ("SHOW INDEXES FROM t x", 20, "the statement should end"),
         ("DROP INDEX IF i", 14, "EXISTS is expected"),
         ("CREATE INDEX i ON t (name)", 21, "columns of an index"),
+        ("CREATE INDEX i ON t (name) USING bloom_filters", 27, "stand before its columns"),
+        ("CREATE INDEX i ON t (upper(name)) USING bitmap", 34, "stand before its columns"),
         ("CREATE INDEX i ON t (upper(name)) OPTIONS (a = b)", 47, "a text, a number"),
         ("CREATE INDEX i ON t (upper(name)) OPTIONS (a = 1, a = 2)", 50, "given twice"),
         ("CREATE INDEX i ON t (upper(name)) x", 34, "the statement should end"),

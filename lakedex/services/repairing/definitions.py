@@ -44,7 +44,7 @@ def restore_definitions(address: StorageAddress) -> tuple[str, ...]:
             if recovered is not None:
                 known[name] = recovered
         if lost:
-            _log.warning("the definitions of %s of %s are lost", lost, config.name)
+            _log.warning("the definitions of %s of %s are lost", ", ".join(lost), config.name)
             left = sorted(set(live).difference(lost))
             config = update_properties(storage, {keys.METADATA_PARTITIONS: ",".join(left)})
         write_definitions(storage, config, known)

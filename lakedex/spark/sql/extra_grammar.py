@@ -165,6 +165,9 @@ class _Reader:
         computes = not are_names(within)
         self._need(")")
         is_bare = self._token.keyword == "("
+        if first is not last and self._token.keyword == "USING":
+            problem = "USING and the kind of an index stand before its columns, not here"
+            raise complaint(self._text, self._token.start, problem)
         if first is last or not (computes or is_bare):
             raise complaint(self._text, first.start, "columns of an index are expected")
         settings = self._options() if self._took("OPTIONS") or is_bare else {}

@@ -11,7 +11,7 @@ from lakedex.config.metadata_options import without_drops
 from lakedex.config.write_index import WriteIndex
 from lakedex.config.write_options import InsertDuplicates, WriteOptions
 from lakedex.errors import InvalidInput, UnsupportedFeature
-from lakedex.write.write_target import transaction_options
+from lakedex.txn.transaction import TransactionOptions
 
 TYPE = "hoodie.index.type"
 KEYGEN = "org.apache.hudi.keygen."
@@ -309,6 +309,6 @@ def test_a_writer_looks_at_a_lock_as_often_as_it_is_told():
     chosen = WriteOptions.resolve(
         table(), {}, {"hoodie.write.lock.wait_time_ms_between_retry": "250"}
     )
-    assert transaction_options(chosen.lock).lock.poll_seconds == 0.25
-    usual = transaction_options(WriteOptions.resolve(table(), {}, {}).lock).lock
+    assert TransactionOptions.of(chosen.lock).lock.poll_seconds == 0.25
+    usual = TransactionOptions.of(WriteOptions.resolve(table(), {}, {}).lock).lock
     assert usual.poll_seconds < 1

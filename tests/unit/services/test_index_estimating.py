@@ -13,7 +13,7 @@ from lakedex.index.kinds.secondary import estimate as secondary_estimate
 from lakedex.services import index_estimating
 from lakedex.services.index_estimating import estimate_index
 from lakedex.write.row_source import ArrowRowSource
-from tests.support.secondary import Trips
+from tests.support.secondary import RECORD_INDEX, Trips
 
 ROWS, CITIES, ROWS_A_RIDER = 60_000, 12, 5
 
@@ -65,11 +65,8 @@ def test_an_estimate_is_near_the_real_index(trips, tmp_path, monkeypatch, column
     assert told.build_seconds > files * index_estimating._FILE_SECONDS, "a commit takes longer"
 
 
-@pytest.mark.parametrize("changed", [300, 12_000])
-def test_what_a_write_adds_is_near_what_was_told(trips, tmp_path, changed):
-    told = estimate_index(trips.table().snapshot, "rider")
-    own = trips.copied(tmp_path / "t")
-    own.index("rider")
+def add_changes(own: Trips, changed: int) -> int:
+    """Change the rider of so many rows; how much that adds to the index."""
 
     def index_bytes() -> int:
         (made,) = [each for each in own.table().indexes() if each.kind == "secondary_index"]
@@ -81,8 +78,37 @@ def test_what_a_write_adds_is_near_what_was_told(trips, tmp_path, changed):
     moved = pc.utf8_reverse(rows["rider"])
     newer = rows.set_column(2, "rider", moved).set_column(1, "ts", pc.add(rows["ts"], 1))
     own.writer.upsert(ArrowRowSource(newer.cast(own.schema)))
-    expected = told.bytes_per_write + changed * told.bytes_per_change
-    assert index_bytes() - before == pytest.approx(expected, rel=0.25)
+    return index_bytes() - before
+
+
+@pytest.mark.parametrize("changed", [1, 300, 12_000])
+def test_what_a_write_adds_is_near_what_was_told(trips, tmp_path, changed):
+    told = estimate_index(trips.table().snapshot, "rider")
+    own = trips.copied(tmp_path / "t")
+    own.index("rider")
+    assert add_changes(own, changed) == pytest.approx(told.write_bytes(changed), rel=0.25)
+
+
+@pytest.mark.parametrize("changed", [1, 3, 40])
+def test_a_write_of_few_changes_adds_to_few_file_groups(tmp_path, changed):
+    counts = {name: "12" if "filegroup.count" in name else value
+              for name, value in RECORD_INDEX.items()}  # fmt: skip
+    own = Trips(tmp_path / "t", properties=counts)
+    own.writer.insert(own.rows(*((f"k{n}", 1, f"rider-{n:04d}", "oslo") for n in range(500))))
+    told = estimate_index(own.table().snapshot, "rider")
+    assert told.file_groups == 12
+    own.index("rider")
+    added = add_changes(own, changed)
+    assert added == pytest.approx(told.write_bytes(changed), rel=0.25 if changed > 12 else 0.4)
+    if changed == 1:
+        assert told.bytes_per_write > 5 * added, "that is of a write that changes all groups"
+
+
+def test_an_option_without_effect_on_an_estimate_is_named(trips):
+    covering = {"lakedex.covering": "true"}
+    for using in ("", "secondary_index"):
+        with pytest.raises(InvalidInput, match=r"takes no option 'lakedex\.covering'"):
+            estimate_index(trips.table().snapshot, "rider", using=using, options=covering)
 
 
 def test_growth_is_that_of_a_larger_table(trips, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 import lakedex
 from lakedex.config import option_check
 from lakedex.config.service_options import CleaningOptions, CleaningPolicy
-from lakedex.errors import InvalidInput
+from lakedex.errors import CommitConflict, InvalidInput
 from lakedex.filegroup import FileSliceId
 from lakedex.services.clustering import cluster_table
 from lakedex.services.clustering.plan import regroup, requested
@@ -28,6 +28,7 @@ from lakedex.timeline import (
     write_instant,
 )
 from lakedex.timeline.clean_plan import CleanPlan, read_clean_plan
+from lakedex.txn.lock import LockOptions, open_lock
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.upkeep.archiving import archive_table
 from lakedex.upkeep.cleaning import clean_table, forget_looks, plan_clean, schedule_clean
@@ -347,3 +348,14 @@ def test_options_of_services_are_compared_with_the_table_or_warned_of(past, capl
         assert said == [
             f"option hoodie.index.type has no effect on a {service}: it is an option of other work"
         ]
+
+
+@pytest.mark.parametrize("run", [clean_table, archive_table])
+def test_services_wait_for_the_lock_as_long_as_options_say(past, run):
+    table = past("cow")
+    with (
+        open_lock(table.lab.address.open(), LockOptions()),
+        pytest.raises(CommitConflict, match=r"waited 0\.001 s"),
+    ):
+        run(table.lab.address, {"hoodie.write.lock.wait_time_ms": "1"})
+    run(table.lab.address, {"hoodie.write.lock.wait_time_ms": "1000"})

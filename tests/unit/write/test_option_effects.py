@@ -20,7 +20,7 @@ from lakedex.services.inline import writer_with_services
 from lakedex.spark.pins import Pins
 from lakedex.spark.read_spec import ReadSpec
 from lakedex.txn.lock import open_lock
-from lakedex.write.write_target import transaction_options
+from lakedex.txn.transaction import TransactionOptions
 from tests.support.write_lab import SCHEMA, Lab, row, source
 
 META = "hoodie.metadata."
@@ -140,7 +140,7 @@ def test_leases_and_heartbeats_are_as_long_as_options_say():
         "hoodie.client.heartbeat.interval_in_ms": "1500",
         "hoodie.client.heartbeat.tolerable.misses": "9",
     }
-    chosen = transaction_options(WriteOptions.resolve(CONFIG, {}, given).lock)
+    chosen = TransactionOptions.of(WriteOptions.resolve(CONFIG, {}, given).lock)
     assert (chosen.lock.lease_seconds, chosen.lock.renew_seconds) == (40, 7)
     assert (chosen.heartbeat.interval_seconds, chosen.heartbeat.tolerable_misses) == (1.5, 9)
 

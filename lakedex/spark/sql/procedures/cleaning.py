@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lakedex.config.service_options import CLEANING_OPTIONS
 from lakedex.spark.sql.context import Context
 from lakedex.spark.sql.procedures.procedure import (
     Parameters,
@@ -12,7 +13,6 @@ from lakedex.spark.sql.procedures.procedure import (
     Rows,
     Values,
     given_options,
-    options_of,
     table_of,
 )
 from lakedex.timeline import Action, Instant, PlanKind, Timeline, read_plan
@@ -31,7 +31,10 @@ _CLEAN_OPTIONS = {
 
 def _run_clean(context: Context, values: Values) -> Rows:
     table = table_of(context, values)
-    options = options_of(context, values)
+    session = context.write_options(table)
+    of_cleans = {name for option in CLEANING_OPTIONS for name in option.names}
+    options = {name: value for name, value in session.items() if name in of_cleans}
+    options |= given_options(values)
     for name, option in _CLEAN_OPTIONS.items():
         if values[name] is not None:
             options[option] = str(values[name])
