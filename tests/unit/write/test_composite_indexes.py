@@ -197,7 +197,7 @@ def test_other_engines_are_told_nothing_of_it(some_trips):
 def test_after_a_write_that_says_nothing_of_it_it_is_not_asked(trips, monkeypatch):
     """As after a write of another engine, which changes rows and leaves their entries alone."""
     with monkeypatch.context() as patch:
-        patch.setattr("lakedex.write.commit.composite_note", lambda *_: {})
+        patch.setattr("lakedex.index.kinds.secondary.kind.composite_note", lambda *_: {})
         trips.writer.upsert(trips.rows(("a2", 2, "oslo", "zoe", 12, "d2")))
     assert "another engine" in trips.step("city = 'oslo' AND rider = 'zoe'").reason
     trips.writer.upsert(trips.rows(("a1", 2, "oslo", "eve", 12, "d1")))
@@ -216,7 +216,7 @@ def test_after_a_write_that_says_nothing_of_it_it_is_not_asked(trips, monkeypatc
 
 def test_verify_finds_wrong_entries_and_repair_puts_them_right(some_trips, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr("lakedex.write.handles.notes.pair_changes", _nothing)
+        patch.setattr("lakedex.index.kinds.secondary.collect.pair_changes", _nothing)
         some_trips.writer.upsert(some_trips.rows(("a2", 2, "oslo", "zoe", 12, "d2")))
     problems = some_trips.table().verify().problems
     assert sorted((each.index, each.key) for each in problems) == [
