@@ -76,6 +76,7 @@ class Histories(RuleBasedStateMachine):
         rows = list({(row.id, row.ver): row for row in rows}.values())
         self.write(Commit("upsert", tuple(rows)))
 
+    @precondition(lambda self: self.shape.marks_deletes)
     @rule(changes=changes)
     def upsert_with_marked_deletes(self, changes: list[tuple[str, int, int, bool]]) -> None:
         once = {key: (key, ver, place, gone) for key, ver, place, gone in changes}
