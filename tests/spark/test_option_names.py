@@ -165,7 +165,7 @@ def test_properties_of_a_table(lake, tmp_path, sql):
     sql("INSERT INTO props VALUES ('a', 1)")
     with pytest.raises(Exception, match=r"did you mean 'hoodie.clean.policy'"):
         sql("ALTER TABLE props SET TBLPROPERTIES ('hoodie.clean.polcy'='KEEP_LATEST_BY_HOURS')")
-    with pytest.raises(Exception, match="says nothing without hoodie.index.type=BUCKET"):
+    with pytest.raises(Exception, match=r"says nothing without hoodie\.index\.type=BUCKET"):
         sql("ALTER TABLE props SET TBLPROPERTIES ('hoodie.bucket.index.hash.field'='id')")
     for value in ("x", "y"):
         given = f"'hoodie.my.other.thing'='{value}', 'cost.center'='7'"
