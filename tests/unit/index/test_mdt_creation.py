@@ -12,7 +12,7 @@ import pytest
 
 from lakedex.engine import LocalEngine
 from lakedex.errors import CorruptFile, IndexUnusable, InvalidInput
-from lakedex.index.kinds.files.records import files_change
+from lakedex.index.kinds.files.kind import files_change
 from lakedex.index.kinds.record_index.records import write_notes
 from lakedex.index.metadata_table import creation, resharding
 from lakedex.index.metadata_table.compaction import compact_if_due

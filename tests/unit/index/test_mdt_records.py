@@ -13,9 +13,9 @@ import pytest
 from lakedex.errors import InvalidInput
 from lakedex.format.avro import METADATA_RECORD, decode_records
 from lakedex.format.avro.lanes import offsets, payload
-from lakedex.index.kinds.bloom_filters import records as bloom_records
+from lakedex.index.kinds.bloom_filters.kind import BloomFiltersKind
 from lakedex.index.kinds.column_stats.records import column_stats_change
-from lakedex.index.kinds.files.records import files_change
+from lakedex.index.kinds.files.kind import files_change
 from lakedex.index.kinds.partition_stats.records import partition_stats_change
 from lakedex.index.kinds.record_index.records import encode_places
 from lakedex.index.metadata_table.keys import bloom_key, column_stats_key, column_stats_prefix
@@ -158,7 +158,7 @@ def test_bloom_filters_of_base_files_come_and_go():
         notes={"bloom_filters": [BloomText("p", "new", "DYNAMIC_V0", "AAAA")]},
         removed={"p": ["old", ".log"]},
     )
-    change = bloom_records.records("bloom_filters", changes, "20240101000000000", {})
+    change = BloomFiltersKind().records("bloom_filters", changes, "20240101000000000", {})
     (record,) = decoded(change)[0].values()
     assert record["BloomFilterMetadata"] == {
         "type": "DYNAMIC_V0",

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from lakedex.errors import IndexUnusable, LakedexError
 from lakedex.format.bloom import BloomFilter
-from lakedex.index.column_ranges import ColumnRanges
 from lakedex.index.definitions import IndexDefinition
+from lakedex.index.kinds.column_stats.collect import ColumnRanges
 from lakedex.index.kinds.expression.filter_options import error_rate, least_entries
 from lakedex.index.kinds.expression.target import ExpressionTarget, given_name
 from lakedex.index.maintenance import (

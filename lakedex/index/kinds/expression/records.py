@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.kinds.bloom_filters.records import blooms_change
+from lakedex.index.kinds.bloom_filters.collect import blooms_change
 from lakedex.index.kinds.column_stats.records import column_stats_change
 from lakedex.index.kinds.partition_stats.records import partition_stats_change
 from lakedex.index.metadata_table.change import Change

@@ -1,8 +1,9 @@
-"""Verifies the record index: the entry of every row's key points to the place of the row."""
+"""Verifies the record index, key by key, and repairs single entries."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,13 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.filegroup import FileSliceId
-from lakedex.index.kinds.record_index.locations import PLACE_FIELDS, distinct_locations
+from lakedex.index.kinds.record_index.lookup import PLACE_FIELDS, distinct_locations
 from lakedex.index.metadata_table import RECORD_INDEX_PAYLOAD
 from lakedex.index.metadata_table.hashing import shards_of
+from lakedex.index.repair import RepairedTable
 from lakedex.index.verification.check import Check, Subject
 from lakedex.index.verification.entries import group_entries
-from lakedex.index.verification.findings import Findings, ProblemKind
+from lakedex.index.verification.findings import Findings, Problem, ProblemKind
 from lakedex.index.verification.keys import Matched, RowKeys, match
+from lakedex.index.written import CommitChanges, note_rows
 from lakedex.keys import escape_path_value
 
 _NOWHERE = -1
@@ -199,3 +202,21 @@ def report_wrong_places(
             actual(row),
         ),
     )
+
+
+def repair(name: str, problems: Sequence[Problem], table: RepairedTable) -> CommitChanges:
+    """The keys to write and to delete, with their places."""
+    del name
+    rows = [
+        note_rows(pa.array(keys), place.partition, place.file_id, is_delete=is_delete)
+        for (place, is_delete), keys in _by_place(problems).items()
+    ]
+    return CommitChanges(key_notes=(table.spilled(pa.concat_tables(rows)),) if rows else ())
+
+
+def _by_place(problems: Sequence[Problem]) -> dict[tuple[FileSliceId, bool], list[str]]:
+    places: dict[tuple[FileSliceId, bool], list[str]] = defaultdict(list)
+    for problem in problems:
+        if problem.place is not None:
+            places[problem.place, problem.kind is ProblemKind.STALE].append(problem.key)
+    return places

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,17 +20,20 @@ from lakedex.index.kinds.secondary.coverage import (
     without_coverage,
 )
 from lakedex.index.kinds.secondary.key_encoding import is_sure, spelled
+from lakedex.index.kinds.secondary.records import PAIR_SCHEMA
 from lakedex.index.metadata_table import RECORD_INDEX_PAYLOAD
-from lakedex.index.metadata_table.hashing import shards_of
+from lakedex.index.metadata_table.hashing import java_hashes, shards_of
 from lakedex.index.metadata_table.keys import (
     placed_values_of_secondary,
     record_keys_of_secondary,
     secondary_keys,
 )
+from lakedex.index.repair import RepairedTable
 from lakedex.index.verification.check import Check, Subject
 from lakedex.index.verification.entries import group_entries
-from lakedex.index.verification.findings import Findings, ProblemKind
+from lakedex.index.verification.findings import Findings, Problem, ProblemKind
 from lakedex.index.verification.keys import Matched, RowKeys, match
+from lakedex.index.written import CommitChanges, PairNotes
 from lakedex.schema.field_paths import column_at, type_at, values_at
 
 _NOWHERE = -1
@@ -199,3 +203,16 @@ def start(name: str, subject: Subject) -> Check:
         rows=RowKeys(group_count),
         covered=covered,
     )
+
+
+def repair(name: str, problems: Sequence[Problem], table: RepairedTable) -> CommitChanges:
+    """The pairs to write and to delete."""
+    definition = table.definitions[name]
+    keys = pa.array([problem.key for problem in problems], pa.string())
+    columns = len(definition.source_fields)
+    placed = placed_values_of_secondary(keys, columns) if definition.is_placed_by_value else keys
+    stale = [problem.kind is ProblemKind.STALE for problem in problems]
+    # An entry that is no key of such an index may be in any group: it is not found, and stays.
+    hashes = java_hashes(placed.fill_null(""))
+    rows = pa.table([keys, pa.array(hashes), pa.array(stale)], PAIR_SCHEMA)
+    return CommitChanges(notes={name: PairNotes(1, (table.spilled(rows),))})

@@ -12,22 +12,19 @@ from lakedex.index.contract import Mask
 from lakedex.index.definitions import COVERING, MAINTENANCE, IndexDefinition
 from lakedex.index.file_groups import IndexedRows, shards_for
 from lakedex.index.kinds.secondary.collect import MaintainedSecondary
-from lakedex.index.kinds.secondary.composite import (
+from lakedex.index.kinds.secondary.coverage import (
     composite_note,
     composites_behind,
-    kept_note,
-    stamped,
-)
-from lakedex.index.kinds.secondary.coverage import (
     covered_slices,
     covering_note,
     find_pairs,
+    kept_note,
     kept_up_note,
+    stamped,
 )
 from lakedex.index.kinds.secondary.key_encoding import is_sure
 from lakedex.index.kinds.secondary.lookup import SecondaryIndex
-from lakedex.index.kinds.secondary.pairs import PREFIX
-from lakedex.index.kinds.secondary.records import FEW_PAIRS
+from lakedex.index.kinds.secondary.records import FEW_PAIRS, PREFIX
 from lakedex.index.maintenance import MaintainedIndex
 from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table import Kind, MetadataTable

@@ -33,11 +33,11 @@ from lakedex.index.kinds.record_index import (
     row_count,
     row_count_seconds,
 )
-from lakedex.index.kinds.record_index.locations import distinct_locations
-from lakedex.index.kinds.secondary.composite import right_composites
+from lakedex.index.kinds.record_index.lookup import distinct_locations
 from lakedex.index.kinds.secondary.coverage import (
     covering_noted,
     groups_not_kept_up,
+    right_composites,
     without_coverage,
 )
 from lakedex.index.kinds.secondary.key_predicate import Asked, asked_keys, keys_from_start, united
