@@ -17,7 +17,7 @@ from lakedex.index.kinds.bloom_filters.kind import BloomFiltersKind
 from lakedex.index.kinds.column_stats.records import column_stats_change
 from lakedex.index.kinds.files.kind import files_change
 from lakedex.index.kinds.partition_stats.records import partition_stats_change
-from lakedex.index.kinds.record_index.records import encode_places
+from lakedex.index.kinds.record_index.records import encode_locations
 from lakedex.index.metadata_table.keys import bloom_key, column_stats_key, column_stats_prefix
 from lakedex.index.stat_values import stat_values
 from lakedex.index.written import BloomText, CommitChanges
@@ -178,7 +178,7 @@ def test_file_ids_of_every_form_are_kept():
         "D5F9A2C5-6d0b-4219-9edc-1bc2e2d22082-0",
         "file-7",
     ]
-    values = encode_places(["p=p1"] * 5, ids, 1794767405287)
+    values = encode_locations(["p=p1"] * 5, ids, 1794767405287)
     bounds, raw = offsets(values), payload(values)
     rows = decode_records(METADATA_RECORD, raw, bounds[:-1], bounds[1:], path="x").to_pylist()
     found = [row["recordIndexMetadata"] for row in rows]

@@ -13,7 +13,7 @@ from lakedex.filegroup import RECORD_KEY, FileSlice
 from lakedex.format.bloom import BloomFilter
 from lakedex.index.contract import ALREADY_LOCATED, Answer, IndexedTable, Mask, Question, Stage
 from lakedex.index.cost import Estimate, lookup_seconds
-from lakedex.index.kinds.record_index import asked_keys
+from lakedex.index.kinds.record_index.lookup import question_keys
 from lakedex.index.metadata_table import BLOOM_PAYLOAD
 from lakedex.index.metadata_table.keys import bloom_key
 
@@ -93,7 +93,7 @@ def _may_hold(records: pa.Table, row: int, values: pa.Array, path: str) -> Mask:
 
 
 def _usable_keys(question: Question) -> list[str] | str:
-    keys = asked_keys(question)
+    keys = question_keys(question)
     if isinstance(keys, list) and len(keys) > _MAX_KEYS:
         return f"{len(keys)} keys are too many to test against every filter"
     return keys

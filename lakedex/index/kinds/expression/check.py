@@ -17,9 +17,12 @@ from lakedex.expr.evaluate import evaluate
 from lakedex.expr.tree import Expr, columns_of
 from lakedex.index.expressions import source_names
 from lakedex.index.kinds.bloom_filters.check import FilterCheck
-from lakedex.index.kinds.expression import indexed_expression
-from lakedex.index.kinds.expression.definition import depends_on_zone, expression_text
-from lakedex.index.kinds.expression.target import certain_values
+from lakedex.index.kinds.expression.definition import (
+    certain_values,
+    depends_on_zone,
+    expression_text,
+    indexed_expression,
+)
 from lakedex.index.metadata_table import STATS_PAYLOAD, RecordType
 from lakedex.index.metadata_table.hashing import name_id
 from lakedex.index.metadata_table.keys import partition_id

@@ -15,8 +15,12 @@ from lakedex.errors import IndexUnusable, LakedexError
 from lakedex.format.bloom import BloomFilter
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.kinds.column_stats.collect import ColumnRanges
-from lakedex.index.kinds.expression.filter_options import error_rate, least_entries
-from lakedex.index.kinds.expression.target import ExpressionTarget, given_name
+from lakedex.index.kinds.expression.definition import (
+    ExpressionTarget,
+    error_rate,
+    given_name,
+    least_entries,
+)
 from lakedex.index.maintenance import (
     Collector,
     CollectTask,

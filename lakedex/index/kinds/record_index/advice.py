@@ -17,7 +17,7 @@ from lakedex.filegroup import RECORD_KEY, FileSlice, read_slice
 from lakedex.index.advice import Demand, Suggestion, Workload
 from lakedex.index.contract import NEWEST_ONLY
 from lakedex.index.kinds.record_index.lookup import record_keys
-from lakedex.index.kinds.record_index.records import place_values
+from lakedex.index.kinds.record_index.records import location_values
 from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.sampling import files_with_any, rows_of_slices, spread_slices
@@ -74,7 +74,7 @@ def estimate(table: SampledTable, columns: tuple[str, ...]) -> SizeEstimate | No
         pa.chunked_array([pa.repeat(place[at], place[2]) for place in places if place[2]])
         for at in (0, 1)
     )
-    values, numbers = place_values(partitions, files, 0)
+    values, numbers = location_values(partitions, files, 0)
     whole = pa.concat_arrays(keys)
     order = pc.sort_indices(whole.cast(pa.large_binary())).to_numpy()
     rows = round(count * len(table.slices) / len(chosen))

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.filegroup import FileSliceId
-from lakedex.index.kinds.record_index.lookup import PLACE_FIELDS, distinct_locations
+from lakedex.index.kinds.record_index.lookup import LOCATION_FIELDS, distinct_locations
 from lakedex.index.metadata_table import RECORD_INDEX_PAYLOAD
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.repair import RepairedTable
@@ -55,7 +55,7 @@ class RecordIndexCheck(Check):
         keys, slices = self.rows.of_group(number)
         entries = group_entries(self.subject.metadata, self.name, number)
         findings.checked[self.name] += len(entries)
-        targets, locations = entry_places(entries)
+        targets, locations = entry_locations(entries)
         numbers = np.array(
             [self.subject.slices.places.get(place, _NOWHERE) for place in locations], np.int64
         )
@@ -72,7 +72,7 @@ class RecordIndexCheck(Check):
         right_somewhere = np.zeros(int(found.key_codes.max(initial=-1)) + 1, dtype=np.bool_)
         right_somewhere[found.key_codes[right]] = True
         wrong = np.flatnonzero(has_entry & ~right_somewhere[found.key_codes])
-        report_wrong_places(
+        report_wrong_locations(
             findings,
             self.name,
             wrong,
@@ -158,11 +158,11 @@ def start(name: str, subject: Subject) -> Check:
     )
 
 
-def entry_places(entries: pa.Table) -> tuple[npt.NDArray[np.int64], list[FileSliceId]]:
+def entry_locations(entries: pa.Table) -> tuple[npt.NDArray[np.int64], list[FileSliceId]]:
     """For each entry the number of its place, and the places."""
     payload = entries[RECORD_INDEX_PAYLOAD].combine_chunks()
     codes = np.zeros(len(entries), dtype=np.int64)
-    for name in PLACE_FIELDS:
+    for name in LOCATION_FIELDS:
         encoded = pc.dictionary_encode(pc.struct_field(payload, name), null_encoding="encode")
         if len(encoded.dictionary) == 1:
             continue  # all places have the same
@@ -183,7 +183,7 @@ def path_of(place: FileSliceId) -> str:
     return f"{place.partition}/{place.file_id}" if place.partition else place.file_id
 
 
-def report_wrong_places(
+def report_wrong_locations(
     findings: Findings,
     name: str,
     rows: npt.NDArray[np.intp],

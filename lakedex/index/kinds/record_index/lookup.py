@@ -37,7 +37,7 @@ _FEW_ENTRIES = 1_000
 _RAW_FILE_ID = 1
 """The `fileIdEncoding` of file ids that are no UUIDs and are stored as text."""
 
-PLACE_FIELDS: Final = (
+LOCATION_FIELDS: Final = (
     "partitionName",
     "fileIdHighBits",
     "fileIdLowBits",
@@ -113,7 +113,7 @@ def locate(
     return found
 
 
-def asked_keys(question: Question) -> list[str] | str:
+def question_keys(question: Question) -> list[str] | str:
     """The record keys that the predicate asks for, read off it once, or why there are none."""
     if "record_keys" not in question.found:
         question.found["record_keys"] = record_keys(question.predicate, question.table.read)
@@ -161,7 +161,7 @@ def _fewest_keys(predicate: Expr, columns: frozenset[str]) -> int:
 def _usable_keys(name: str, question: Question) -> list[str] | str:
     if not question.table.is_live(name):
         return NOT_LIVE
-    keys = asked_keys(question)
+    keys = question_keys(question)
     if isinstance(keys, str):
         return keys
     return keys if question.table.is_latest else NEWEST_ONLY
@@ -200,12 +200,12 @@ def _entries(table: IndexedTable, keys: pa.Array, partitions: Sequence[str]) -> 
 def distinct_locations(records: pa.Table) -> set[FileSliceId]:
     """The file groups that record-index entries point to, each once."""
     payload = records[RECORD_INDEX_PAYLOAD].combine_chunks()
-    places = pa.table({name: pc.struct_field(payload, name) for name in PLACE_FIELDS})
+    places = pa.table({name: pc.struct_field(payload, name) for name in LOCATION_FIELDS})
     distinct = places
     if places.num_rows > _FEW_ENTRIES:
-        distinct = places.group_by(list(PLACE_FIELDS)).aggregate([])
+        distinct = places.group_by(list(LOCATION_FIELDS)).aggregate([])
     encoding = distinct["fileIdEncoding"].to_pylist()
-    named = file_ids(*(_numbers(distinct[name]) for name in PLACE_FIELDS[1:4]))
+    named = file_ids(*(_numbers(distinct[name]) for name in LOCATION_FIELDS[1:4]))
     raw = distinct["fileId"].to_pylist()
     partitions = distinct["partitionName"].to_pylist()
     return {

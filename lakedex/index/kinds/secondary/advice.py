@@ -31,9 +31,8 @@ from lakedex.format.logfile import BlockKind, HeaderKey, encode_block, encode_de
 from lakedex.index.advice import MOST_COLUMNS, POINTS, Demand, Suggestion, Workload
 from lakedex.index.contract import NEWEST_ONLY
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.kinds.secondary.key_encoding import is_indexable, is_sure, spelled
-from lakedex.index.kinds.secondary.key_predicate import Asked as KeyPredicate
-from lakedex.index.kinds.secondary.key_predicate import asked_keys
+from lakedex.index.kinds.secondary.key_encoding import encoded, is_certain, is_indexable
+from lakedex.index.kinds.secondary.key_predicate import KeyPredicate, key_predicate
 from lakedex.index.kinds.secondary.records import PREFIX, SecondaryTarget, pair_records, pair_rows
 from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table.hashing import shards_of
@@ -73,7 +72,7 @@ def _is_candidate(workload: Workload, column: str) -> bool:
     """Whether queries would use a secondary index on the column, and there is none."""
     if column in META_COLUMNS or workload.key_columns == (column,):
         return False
-    return is_sure(workload.schema.field(column).type) and not _has_index(workload, column)
+    return is_certain(workload.schema.field(column).type) and not _has_index(workload, column)
 
 
 def _has_index(workload: Workload, column: str) -> bool:
@@ -213,7 +212,7 @@ def _values(target: SecondaryTarget, rows: pa.Table) -> pa.Array:
     """What is looked up, row by row: the column as it is, or the values of several together."""
     if len(target.columns) == 1:
         return flat(values_at(target.columns[0], rows))
-    return secondary_values([spelled(values_at(column, rows)) for column in target.columns])
+    return secondary_values([encoded(values_at(column, rows)) for column in target.columns])
 
 
 def _used_groups(sample: _Sample, groups: int, values: float) -> float:
@@ -334,7 +333,7 @@ class HypotheticalSecondary:
 
     def _key_predicate(self, query: WhatIfQuery) -> KeyPredicate | str:
         definition = IndexDefinition(self.name, self.kind, "identity", self.columns, {}, 2)
-        return asked_keys(definition, query.predicate, query.read.schema)
+        return key_predicate(definition, query.predicate, query.read.schema)
 
 
 def _times_seen(parts: Sequence[pa.Table]) -> Ints:

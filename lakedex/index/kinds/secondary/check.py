@@ -12,14 +12,14 @@ import pyarrow.compute as pc
 
 from lakedex.errors import IndexUnusable
 from lakedex.index.contract import Mask
-from lakedex.index.kinds.record_index.check import entry_places, path_of, report_wrong_places
+from lakedex.index.kinds.record_index.check import entry_locations, path_of, report_wrong_locations
 from lakedex.index.kinds.secondary.coverage import (
     COVERAGE_START,
     covered_slices,
     covering_noted,
     without_coverage,
 )
-from lakedex.index.kinds.secondary.key_encoding import is_sure, spelled
+from lakedex.index.kinds.secondary.key_encoding import encoded, is_certain
 from lakedex.index.kinds.secondary.records import PAIR_SCHEMA
 from lakedex.index.metadata_table import RECORD_INDEX_PAYLOAD
 from lakedex.index.metadata_table.hashing import java_hashes, shards_of
@@ -44,7 +44,7 @@ class SecondaryIndexCheck(Check):
     """Compares pairs of value and record key, group by group of the index."""
 
     columns: tuple[str, ...] = field(kw_only=True)
-    spelling_is_sure: bool = field(kw_only=True)
+    encoding_is_sure: bool = field(kw_only=True)
     """Whether the text of values in keys is known; else only record keys are compared."""
     by_value: bool = field(kw_only=True)
     covers: bool = field(kw_only=True)
@@ -59,9 +59,9 @@ class SecondaryIndexCheck(Check):
         if self.covered is not None and not self.covered[slice_number]:
             return
         keys = self.subject.read.record_keys(rows)
-        if self.spelling_is_sure:
+        if self.encoding_is_sure:
             chunked = pa.chunked_array([keys.cast(pa.string())])
-            texts = [spelled(values_at(each, rows)) for each in self.columns]
+            texts = [encoded(values_at(each, rows)) for each in self.columns]
             keys = secondary_keys(texts, chunked)
             groups = shards_of(self._placed(keys), self.group_count)
         else:
@@ -73,7 +73,7 @@ class SecondaryIndexCheck(Check):
         if self.covered is not None and not self.covered.all():
             newer = int((~self.covered).sum())
             self.note(f"{newer} file slices are newer than it, and are read (REFRESH INDEX)")
-        if self.spelling_is_sure:
+        if self.encoding_is_sure:
             self.by_group(self._compare, self.group_count)
         else:
             self._compare_record_keys(self.rows.of_group(0)[0])
@@ -96,9 +96,9 @@ class SecondaryIndexCheck(Check):
         found = match(keys, stored)
         self._report(findings, keys, stored, found)
         if self.covers and len(entries):
-            self._report_places(findings, keys, slices, entries, found)
+            self._report_locations(findings, keys, slices, entries, found)
 
-    def _report_places(
+    def _report_locations(
         self,
         findings: Findings,
         keys: pa.Array,
@@ -111,7 +111,7 @@ class SecondaryIndexCheck(Check):
         Those that name none, or one that was replaced, lead to the record index.
         """
         named = entries[RECORD_INDEX_PAYLOAD].is_valid().to_numpy()
-        targets, places = entry_places(entries.filter(pa.array(named)))
+        targets, places = entry_locations(entries.filter(pa.array(named)))
         numbers = [self.subject.slices.places.get(place, _NOWHERE) for place in places]
         slice_of = np.full(len(entries), _NOWHERE, dtype=np.int64)
         slice_of[named] = np.array(numbers, np.int64)[targets]
@@ -119,7 +119,7 @@ class SecondaryIndexCheck(Check):
         said = np.where(found.place.is_valid(), slice_of[entry], _NOWHERE)
         wrong = np.flatnonzero((said != _NOWHERE) & (said != slices) & ~found.repeated)
         groups = self.subject.slices
-        report_wrong_places(
+        report_wrong_locations(
             findings,
             self.name,
             wrong,
@@ -173,7 +173,7 @@ class SecondaryIndexCheck(Check):
 def _unsure(subject: Subject, columns: tuple[str, ...]) -> pa.DataType | None:
     """The first type among some columns whose texts may differ from engine to engine."""
     types = [type_at(column, subject.schema) for column in columns]
-    return next((kind for kind in types if kind is not None and not is_sure(kind)), None)
+    return next((kind for kind in types if kind is not None and not is_certain(kind)), None)
 
 
 def start(name: str, subject: Subject) -> Check:
@@ -195,7 +195,7 @@ def start(name: str, subject: Subject) -> Check:
         subject,
         row_columns=frozenset([*subject.key_columns, *map(column_at, columns)]),
         columns=columns,
-        spelling_is_sure=_unsure(subject, columns) is None,
+        encoding_is_sure=_unsure(subject, columns) is None,
         by_value=definition.is_placed_by_value,
         covers=definition.is_covering
         and name in covering_noted(subject.timeline, subject.definitions),

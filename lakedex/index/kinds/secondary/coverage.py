@@ -35,7 +35,7 @@ from lakedex.config.table_config import is_own_partition
 from lakedex.filegroup import RECORD_KEY, FileSlice, FileSliceId, ReadContext, read_slice
 from lakedex.index.contract import IndexedTable, Mask
 from lakedex.index.definitions import BUILT_AFTER, IndexDefinition
-from lakedex.index.kinds.secondary.key_encoding import spelled
+from lakedex.index.kinds.secondary.key_encoding import encoded
 from lakedex.index.kinds.secondary.records import PAIR_SCHEMA, PREFIX, SecondaryTarget
 from lakedex.index.metadata_table import MetadataTable
 from lakedex.index.metadata_table.hashing import java_hashes, shards_of
@@ -253,7 +253,7 @@ def _is_kept_up(table: IndexedTable, name: str, file_slice: FileSlice) -> bool:
     definition = table.definitions[name]
     path = definition.source_fields[0]
     for rows in read_slice(table.read, file_slice, [RECORD_KEY, column_at(path)]):
-        keys = secondary_keys([spelled(values_at(path, rows))], rows[RECORD_KEY])
+        keys = secondary_keys([encoded(values_at(path, rows))], rows[RECORD_KEY])
         found = find_pairs(table.metadata, name, definition, keys)
         if len(found) != len(keys):
             return False

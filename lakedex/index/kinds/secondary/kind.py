@@ -22,7 +22,7 @@ from lakedex.index.kinds.secondary.coverage import (
     kept_up_note,
     stamped,
 )
-from lakedex.index.kinds.secondary.key_encoding import is_sure
+from lakedex.index.kinds.secondary.key_encoding import is_certain
 from lakedex.index.kinds.secondary.lookup import SecondaryIndex
 from lakedex.index.kinds.secondary.records import FEW_PAIRS, PREFIX
 from lakedex.index.maintenance import MaintainedIndex
@@ -95,8 +95,8 @@ class SecondaryKind(SecondaryIndex, MetadataIndexKind):
     def has_plain_entries(self, definition: IndexDefinition, schema: pa.Schema) -> bool:
         """Whether entries name no file groups, and values have one text in every engine."""
         types = [type_at(each, schema) for each in definition.source_fields]
-        is_spelled = all(kind is not None and is_sure(kind) for kind in types)
-        return definition.names_columns and not definition.is_covering and is_spelled
+        is_encoded = all(kind is not None and is_certain(kind) for kind in types)
+        return definition.names_columns and not definition.is_covering and is_encoded
 
     def can_repair(self, problem: Problem, *, is_plain: bool) -> bool:
         """Where an entry is nothing but its key."""

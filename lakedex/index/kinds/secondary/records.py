@@ -1,6 +1,6 @@
 """Pairs of column value and record key, and the records of a secondary index made of them.
 
-A pair is spelled as the key that it has in the index. What a write did to some rows follows from
+A pair is encoded as the key that it has in the index. What a write did to some rows follows from
 the pairs before and after it: those that came get an entry, those that went a tombstone, and a
 value that stayed as it was costs nothing. Workers write the records from pairs in buckets.
 """
@@ -23,8 +23,8 @@ from lakedex.format.avro import METADATA_RECORD, encode_records
 from lakedex.format.hfile import MAX_KEY_BYTES
 from lakedex.format.spill import read_segments
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.kinds.record_index.records import place_values
-from lakedex.index.kinds.secondary.key_encoding import spelled
+from lakedex.index.kinds.record_index.records import location_values
+from lakedex.index.kinds.secondary.key_encoding import encoded
 from lakedex.index.metadata_table.group_files import GroupChange, GroupFile
 from lakedex.index.metadata_table.hashing import java_hashes, shard_numbers
 from lakedex.index.metadata_table.keys import escaped_secondary, secondary_values
@@ -97,7 +97,7 @@ def _placed_values(
 ) -> Callable[[pa.Array], pa.Array]:
     """The records of pairs by their rows, each with the place of its file group."""
     came = pairs.filter(pa.array(~deleted))
-    values, places = place_values(
+    values, places = location_values(
         came["partition"], came["file_id"], instant_ms, kind=RecordType.SECONDARY_INDEX
     )
     place_of = np.zeros(len(deleted), dtype=np.int64)
@@ -258,7 +258,7 @@ class _Pairs:
 
     @classmethod
     def of(cls, target: SecondaryTarget, rows: pa.Table) -> _Pairs:
-        values = secondary_values([spelled(values_at(each, rows)) for each in target.columns])
+        values = secondary_values([encoded(values_at(each, rows)) for each in target.columns])
         keys = escaped_secondary(flat(rows[RECORD_KEY]))
         joined = pc.binary_join_element_wise(values, keys, "")
         _check_lengths(target, joined)

@@ -1,4 +1,6 @@
-"""The bitmap kind: values in their order, each with the numbers of the files that hold it.
+"""Bitmap indexes: from each value of a column, or of an expression, to the files that hold it.
+
+RFC-63's form of values and files, sorted by value. Hudi has no such index, so it is a file index:
 
     Parquet   value   the type of the column or expression, null last
               files   list<int32>, ascending
@@ -39,8 +41,7 @@ from lakedex.index.file_index.run import (
     read_table,
     unpacked,
 )
-from lakedex.index.kinds.expression.definition import is_of_fields
-from lakedex.index.kinds.expression.target import ExpressionTarget
+from lakedex.index.kinds.expression.definition import ExpressionTarget, is_of_fields
 from lakedex.storage.protocol import FileInfo, Storage
 
 VALUE: Final = "value"
