@@ -23,22 +23,19 @@ from lakedex.config.option_values import FlagOption, TextOption, flag_text
 from lakedex.errors import UnsupportedFeature
 from lakedex.expr.tree import Expr
 from lakedex.filegroup import FileSlice, FileSliceId, ReadContext
-from lakedex.index.advice import Suggestion, Workload
+from lakedex.index.advice import HypotheticalIndex, Suggestion, Workload
 from lakedex.index.catalog import IndexInfo
 from lakedex.index.contract import Mask, StoredTable
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.file_groups import IndexedRows
 from lakedex.index.maintenance import MaintainedIndex, MaintainRequest
 from lakedex.index.metadata_table import Kind, MetadataTable
-from lakedex.index.metadata_table.change import Change
 from lakedex.index.metadata_table.hashing import Int32s
+from lakedex.index.metadata_table.partitions import Change
 from lakedex.index.metadata_table.shard_writer import FEW_NOTES, NotedRecords
-from lakedex.index.repair import RepairedTable
 from lakedex.index.request import CreateRequest, NewIndex
-from lakedex.index.size_estimate import SampledTable, SizeEstimate
-from lakedex.index.verification.check import Check, Subject
+from lakedex.index.size_estimate import IndexedRows, SampledTable, SizeEstimate
+from lakedex.index.verification.check import Check, RepairedTable, Subject
 from lakedex.index.verification.findings import Problem
-from lakedex.index.what_if import HypotheticalIndex
 from lakedex.index.written import CommitChanges
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import Timeline

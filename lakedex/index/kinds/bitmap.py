@@ -32,11 +32,12 @@ from lakedex.expr.tree import Column, Expr
 from lakedex.index.contract import FIELDS_CHANGED, IndexedTable, Mask, Question
 from lakedex.index.definitions import PINNED_ZONE, IndexDefinition
 from lakedex.index.file_index import FileIndexKind, FileIndexQuery
-from lakedex.index.file_index.postings import file_numbers, inverted
 from lakedex.index.file_index.run import (
     FILE,
     EncodedEntries,
     RunHead,
+    file_numbers,
+    inverted,
     packed,
     read_table,
     unpacked,

@@ -235,7 +235,7 @@ class Missing:
 
 sys.meta_path.insert(0, Missing())
 import lakedex.index.metadata_table.shard_writer
-import lakedex.index.metadata_table.compaction_worker
+import lakedex.index.metadata_table.compaction
 import lakedex.index.metadata_table.resharding
 import lakedex.index.kinds.record_index.records
 import lakedex.index.kinds.secondary.records

@@ -19,7 +19,7 @@ from lakedex.index.kinds.files.kind import files_change
 from lakedex.index.kinds.partition_stats.records import partition_stats_change
 from lakedex.index.kinds.record_index.records import encode_locations
 from lakedex.index.metadata_table.keys import bloom_key, column_stats_key, column_stats_prefix
-from lakedex.index.stat_values import stat_values
+from lakedex.index.metadata_table.stat_values import stat_values
 from lakedex.index.written import BloomText, CommitChanges
 from tests.support.metadata_lab import stats_table
 

@@ -15,8 +15,8 @@ from lakedex.filegroup import FileSliceId
 from lakedex.format.bloom import BloomFilter
 from lakedex.index.metadata_table import BLOOM_PAYLOAD
 from lakedex.index.verification.check import Check, FileRows, Subject
-from lakedex.index.verification.entries import live_keys
 from lakedex.index.verification.findings import ProblemKind
+from lakedex.index.verification.keys import live_keys
 from lakedex.schema.field_paths import flat
 
 _LOOKUP_AT_ONCE = 64

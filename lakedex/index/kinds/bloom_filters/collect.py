@@ -22,9 +22,8 @@ from lakedex.index.maintenance import (
     MaintainedIndex,
     MaintainRequest,
 )
-from lakedex.index.metadata_table.change import Change
 from lakedex.index.metadata_table.keys import bloom_key
-from lakedex.index.metadata_table.partitions import BLOOM_PAYLOAD, RecordType
+from lakedex.index.metadata_table.partitions import BLOOM_PAYLOAD, Change, RecordType
 from lakedex.index.written import BloomText
 
 _LEAST_ENTRIES = 10

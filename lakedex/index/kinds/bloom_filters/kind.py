@@ -8,16 +8,16 @@ import pyarrow as pa
 
 from lakedex.config import write_option_names as options_of
 from lakedex.errors import InvalidInput
+from lakedex.index.advice import HypotheticalIndex
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.file_groups import IndexedRows
 from lakedex.index.kinds.bloom_filters.collect import blooms_change
 from lakedex.index.kinds.bloom_filters.lookup import BloomFilterIndex
 from lakedex.index.kinds.record_index.advice import what_if as key_what_if
 from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table import Kind
-from lakedex.index.metadata_table.change import Change
+from lakedex.index.metadata_table.partitions import Change
 from lakedex.index.request import CreateRequest, NewIndex
-from lakedex.index.what_if import HypotheticalIndex
+from lakedex.index.size_estimate import IndexedRows
 from lakedex.index.written import CommitChanges
 
 _WHY_SYNC = (

@@ -23,14 +23,15 @@ from lakedex.index.advice import (
     POINTS_OF_RANGES,
     RANGES,
     Demand,
+    HypotheticalIndex,
+    Sampled,
     Suggestion,
+    WhatIfQuery,
     Workload,
 )
 from lakedex.index.kinds.column_stats.records import column_stats_change
 from lakedex.index.metadata_kind import MetadataIndexKind
-from lakedex.index.sampling import spread_slices
-from lakedex.index.size_estimate import SampledTable, SizeEstimate, stored_bytes
-from lakedex.index.what_if import HypotheticalIndex, Sampled, WhatIfQuery
+from lakedex.index.size_estimate import SampledTable, SizeEstimate, spread_slices, stored_bytes
 
 _KIND = "column_stats"
 _SLICES = 12

@@ -21,10 +21,10 @@ from lakedex.index.contract import ALREADY_LOCATED, NOT_LIVE, Answer, IndexedTab
 from lakedex.index.cost import Estimate
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.file_bounds import bounds_seconds, slice_bounds
-from lakedex.index.file_groups import USUAL_STAT_GROUPS, IndexedRows, stat_groups_for
 from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table import Kind
 from lakedex.index.request import CreateRequest, NewIndex
+from lakedex.index.size_estimate import USUAL_STAT_GROUPS, IndexedRows, stat_groups_for
 
 PARTITION = "column_stats"
 _WHY_SYNC = (

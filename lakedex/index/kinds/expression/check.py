@@ -27,7 +27,7 @@ from lakedex.index.metadata_table import STATS_PAYLOAD, RecordType
 from lakedex.index.metadata_table.hashing import name_id
 from lakedex.index.metadata_table.keys import partition_id
 from lakedex.index.metadata_table.partitions import PARTITION_STAT_MARK
-from lakedex.index.stat_values import StatValues, stat_values
+from lakedex.index.metadata_table.stat_values import StatValues, stat_values
 from lakedex.index.verification.check import Check, FileRows, Subject
 from lakedex.index.verification.stat_entries import FileEntries, compare_partitions
 from lakedex.index.verification.statistics import Actual, FileStatistics

@@ -50,7 +50,7 @@ from lakedex.index.kinds.expression.definition import (
     expression_text,
     own_options,
 )
-from lakedex.index.metadata_table.stat_bounds import outermost
+from lakedex.index.metadata_table.stat_values import outermost
 from lakedex.index.request import CreateRequest, NewIndex
 from lakedex.schema.hudi_types import type_name
 

@@ -65,7 +65,7 @@ from lakedex.index.kinds.expression.predicates import (
 from lakedex.index.kinds.expression.records import partition_end
 from lakedex.index.metadata_table import STATS_PAYLOAD
 from lakedex.index.metadata_table.hashing import name_id
-from lakedex.index.stat_values import stat_values
+from lakedex.index.metadata_table.stat_values import stat_values
 
 _STATS_PARTITION = "column_stats"
 _WITHOUT_ZONE: frozenset[str | None] = frozenset([None])

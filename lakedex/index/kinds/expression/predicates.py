@@ -40,7 +40,7 @@ from lakedex.index.contract import IndexedTable, Question
 from lakedex.index.file_bounds import Notes
 from lakedex.index.kinds.expression.definition import depends_on_zone
 from lakedex.index.kinds.expression.implied import implied
-from lakedex.index.metadata_table.stat_bounds import zone_note
+from lakedex.index.metadata_table.stat_values import zone_note
 
 _ANY_ZONE = "UTC"
 _STATS_PARTITION = "column_stats"

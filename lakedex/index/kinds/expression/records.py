@@ -10,11 +10,10 @@ from lakedex.index.definitions import IndexDefinition
 from lakedex.index.kinds.bloom_filters.collect import blooms_change
 from lakedex.index.kinds.column_stats.records import column_stats_change
 from lakedex.index.kinds.partition_stats.records import partition_stats_change
-from lakedex.index.metadata_table.change import Change
 from lakedex.index.metadata_table.hashing import name_id
 from lakedex.index.metadata_table.keys import partition_id
-from lakedex.index.metadata_table.partitions import PARTITION_STAT_MARK
-from lakedex.index.metadata_table.stat_bounds import outermost, zone_note
+from lakedex.index.metadata_table.partitions import PARTITION_STAT_MARK, Change
+from lakedex.index.metadata_table.stat_values import outermost, zone_note
 from lakedex.index.written import CommitChanges, ExpressionNotes, FileStatistics
 
 _BLOOM = "bloom_filters"

@@ -11,11 +11,11 @@ from lakedex.format.avro import METADATA_RECORD, encode_records
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table import Kind
-from lakedex.index.metadata_table.change import Change
 from lakedex.index.metadata_table.keys import partition_key
 from lakedex.index.metadata_table.partitions import (
     ALL_PARTITIONS_KEY,
     FILES_PAYLOAD,
+    Change,
     RecordType,
 )
 from lakedex.index.verification.findings import Problem

@@ -26,14 +26,16 @@ from lakedex.expr.tree import Call, Column, Compare, Expr, Literal, Op
 from lakedex.index.contract import Mask, Question
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.file_index import FileIndexKind, FileIndexQuery, IndexRequest
-from lakedex.index.file_index.coverage import DescribedRun
 from lakedex.index.file_index.kind import combined, is_answered
-from lakedex.index.file_index.postings import file_numbers, inverted, pairs_of
 from lakedex.index.file_index.run import (
     FILE,
+    DescribedRun,
     EncodedEntries,
     RunHead,
+    file_numbers,
+    inverted,
     packed,
+    pairs_of,
     read_table,
     unpacked,
 )

@@ -33,7 +33,6 @@ from lakedex.index.contract import (
 )
 from lakedex.index.cost import Estimate, lookup_seconds
 from lakedex.index.file_bounds import bounds_seconds
-from lakedex.index.file_groups import IndexedRows
 from lakedex.index.kinds.column_stats.collect import maintained
 from lakedex.index.kinds.column_stats.kind import PARTITION as FILE_STATS
 from lakedex.index.kinds.column_stats.kind import indexed_columns
@@ -41,7 +40,8 @@ from lakedex.index.maintenance import MaintainedIndex, MaintainRequest
 from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table import STATS_PAYLOAD, Kind
 from lakedex.index.metadata_table.keys import column_stats_prefix
-from lakedex.index.stat_values import stat_values
+from lakedex.index.metadata_table.stat_values import stat_values
+from lakedex.index.size_estimate import IndexedRows
 
 PARTITION = "partition_stats"
 _FINER = f"{FILE_STATS} tell more at a similar cost"

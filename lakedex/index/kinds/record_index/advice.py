@@ -14,15 +14,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.filegroup import RECORD_KEY, FileSlice, read_slice
-from lakedex.index.advice import Demand, Suggestion, Workload
+from lakedex.index.advice import (
+    Demand,
+    HypotheticalIndex,
+    Sampled,
+    Suggestion,
+    WhatIfQuery,
+    Workload,
+)
 from lakedex.index.contract import NEWEST_ONLY
 from lakedex.index.kinds.record_index.lookup import record_keys
 from lakedex.index.kinds.record_index.records import location_values
 from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table.hashing import shards_of
-from lakedex.index.sampling import files_with_any, rows_of_slices, spread_slices
-from lakedex.index.size_estimate import SampledTable, SizeEstimate, stored_bytes
-from lakedex.index.what_if import HypotheticalIndex, Sampled, WhatIfQuery
+from lakedex.index.size_estimate import (
+    SampledTable,
+    SizeEstimate,
+    files_with_any,
+    rows_of_slices,
+    spread_slices,
+    stored_bytes,
+)
 
 _KIND = "record_index"
 _SLICES = 12

@@ -15,11 +15,9 @@ from lakedex.filegroup import FileSliceId
 from lakedex.index.kinds.record_index.lookup import LOCATION_FIELDS, distinct_locations
 from lakedex.index.metadata_table import RECORD_INDEX_PAYLOAD
 from lakedex.index.metadata_table.hashing import shards_of
-from lakedex.index.repair import RepairedTable
-from lakedex.index.verification.check import Check, Subject
-from lakedex.index.verification.entries import group_entries
+from lakedex.index.verification.check import Check, RepairedTable, Subject
 from lakedex.index.verification.findings import Findings, Problem, ProblemKind
-from lakedex.index.verification.keys import Matched, RowKeys, match
+from lakedex.index.verification.keys import Matched, RowKeys, group_entries, match
 from lakedex.index.written import CommitChanges, note_rows
 from lakedex.keys import escape_path_value
 

@@ -13,12 +13,12 @@ from lakedex.config.write_options import WriteOptions
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import FileSliceId, parse_data_file
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.file_groups import IndexedRows, shards_for
 from lakedex.index.kinds.record_index.lookup import RecordIndex, distinct_locations
 from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table import Kind, MetadataTable
 from lakedex.index.metadata_table.hashing import Int32s, shards_of
 from lakedex.index.request import PARTITIONED, CreateRequest, NewIndex
+from lakedex.index.size_estimate import IndexedRows, shards_for
 from lakedex.index.verification.findings import Problem
 from lakedex.storage import Storage, split
 

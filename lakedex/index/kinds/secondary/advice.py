@@ -28,7 +28,16 @@ from lakedex.expr.normal_form import restrict_to_columns
 from lakedex.filegroup import META_COLUMNS, RECORD_KEY, FileSlice, read_slice
 from lakedex.format.avro import METADATA_RECORD_SCHEMA
 from lakedex.format.logfile import BlockKind, HeaderKey, encode_block, encode_delete_content
-from lakedex.index.advice import MOST_COLUMNS, POINTS, Demand, Suggestion, Workload
+from lakedex.index.advice import (
+    MOST_COLUMNS,
+    POINTS,
+    Demand,
+    HypotheticalIndex,
+    Sampled,
+    Suggestion,
+    WhatIfQuery,
+    Workload,
+)
 from lakedex.index.contract import NEWEST_ONLY
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.kinds.secondary.key_encoding import encoded, is_certain, is_indexable
@@ -37,15 +46,17 @@ from lakedex.index.kinds.secondary.records import PREFIX, SecondaryTarget, pair_
 from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.keys import placed_values_of_secondary, secondary_values
-from lakedex.index.sampling import (
+from lakedex.index.size_estimate import (
     Ints,
+    SampledTable,
+    SizeEstimate,
+    encoded_size,
     files_per_value,
     files_with_any,
     rows_of_slices,
     spread_slices,
+    stored_bytes,
 )
-from lakedex.index.size_estimate import SampledTable, SizeEstimate, encoded_size, stored_bytes
-from lakedex.index.what_if import HypotheticalIndex, Sampled, WhatIfQuery
 from lakedex.schema.field_paths import column_at, flat, type_at, values_at
 
 _KIND = "secondary_index"

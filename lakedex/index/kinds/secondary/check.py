@@ -28,11 +28,9 @@ from lakedex.index.metadata_table.keys import (
     record_keys_of_secondary,
     secondary_keys,
 )
-from lakedex.index.repair import RepairedTable
-from lakedex.index.verification.check import Check, Subject
-from lakedex.index.verification.entries import group_entries
+from lakedex.index.verification.check import Check, RepairedTable, Subject
 from lakedex.index.verification.findings import Findings, Problem, ProblemKind
-from lakedex.index.verification.keys import Matched, RowKeys, match
+from lakedex.index.verification.keys import Matched, RowKeys, group_entries, match
 from lakedex.index.written import CommitChanges, PairNotes
 from lakedex.schema.field_paths import column_at, type_at, values_at
 

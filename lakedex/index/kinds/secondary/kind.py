@@ -10,7 +10,6 @@ from lakedex.config.table_config import ASYNC_SECONDARY_PREFIX, COMPOSITE_PREFIX
 from lakedex.filegroup import FileSlice, ReadContext
 from lakedex.index.contract import Mask
 from lakedex.index.definitions import COVERING, MAINTENANCE, IndexDefinition
-from lakedex.index.file_groups import IndexedRows, shards_for
 from lakedex.index.kinds.secondary.collect import MaintainedSecondary
 from lakedex.index.kinds.secondary.coverage import (
     composite_note,
@@ -31,6 +30,7 @@ from lakedex.index.metadata_table import Kind, MetadataTable
 from lakedex.index.metadata_table.hashing import Int32s, shards_of
 from lakedex.index.metadata_table.keys import placed_values_of_secondary
 from lakedex.index.request import NewIndex
+from lakedex.index.size_estimate import IndexedRows, shards_for
 from lakedex.index.verification.findings import Problem, ProblemKind
 from lakedex.schema.field_paths import type_at
 from lakedex.timeline import Timeline
