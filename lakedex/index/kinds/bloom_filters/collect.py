@@ -14,7 +14,6 @@ from lakedex.filegroup import RECORD_KEY, BaseFile, FileSlice, ReadContext, read
 from lakedex.format.avro import METADATA_RECORD, encode_records
 from lakedex.format.bloom import BloomFilter
 from lakedex.format.parquet import read_footer
-from lakedex.index.kinds.bloom_filters.lookup import PARTITION
 from lakedex.index.maintenance import (
     Collector,
     CollectTask,
@@ -23,7 +22,7 @@ from lakedex.index.maintenance import (
     MaintainRequest,
 )
 from lakedex.index.metadata_table.keys import bloom_key
-from lakedex.index.metadata_table.partitions import BLOOM_PAYLOAD, Change, RecordType
+from lakedex.index.metadata_table.partitions import BLOOM_PAYLOAD, Change, Kind, RecordType
 from lakedex.index.written import BloomText
 
 _LEAST_ENTRIES = 10
@@ -36,7 +35,7 @@ class BloomTarget(MaintainedIndex):
     @property
     def name(self) -> str:
         """The name of the index."""
-        return PARTITION
+        return Kind.BLOOM_FILTERS.value
 
     @property
     def reads_slices(self) -> bool:

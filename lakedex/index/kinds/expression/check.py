@@ -25,8 +25,7 @@ from lakedex.index.kinds.expression.definition import (
 )
 from lakedex.index.metadata_table import STATS_PAYLOAD, RecordType
 from lakedex.index.metadata_table.hashing import name_id
-from lakedex.index.metadata_table.keys import partition_id
-from lakedex.index.metadata_table.partitions import PARTITION_STAT_MARK
+from lakedex.index.metadata_table.keys import expression_partition_id
 from lakedex.index.metadata_table.stat_values import StatValues, stat_values
 from lakedex.index.verification.check import Check, FileRows, Subject
 from lakedex.index.verification.stat_entries import FileEntries, compare_partitions
@@ -127,7 +126,7 @@ class ExpressionRangeCheck(Check):
         return True
 
     def _partition_key(self, partition: str) -> str:
-        return name_id(self.column) + name_id(PARTITION_STAT_MARK) + partition_id(partition)
+        return name_id(self.column) + expression_partition_id(partition)
 
     def _note_left_over(self, records: pa.Table) -> None:
         listed = self.subject.listed_tails()

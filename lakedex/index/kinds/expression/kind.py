@@ -32,7 +32,9 @@ from lakedex.index.kinds.expression.definition import (
 from lakedex.index.kinds.expression.lookup import ExpressionIndex
 from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table import Kind, MetadataTable
+from lakedex.index.metadata_table.partitions import Change
 from lakedex.index.request import CreateRequest
+from lakedex.index.written import CommitChanges
 
 Zones = Callable[[], Mapping[str, str]]
 
@@ -53,6 +55,18 @@ class ExpressionKind(ExpressionIndex, MetadataIndexKind):
         del kind
         accepts: Callable[[CreateRequest], bool] = self._part("define").accepts
         return accepts(request)
+
+    def records(
+        self,
+        name: str,
+        changes: CommitChanges,
+        instant: str,
+        definitions: Mapping[str, IndexDefinition],
+    ) -> Change:
+        """What a commit does to an expression index, of ranges or of filters."""
+        records: Callable[[str, CommitChanges, str, Mapping[str, IndexDefinition]], Change]
+        records = self._part("collect").records
+        return records(name, changes, instant, definitions)
 
     def can_build_again(
         self, name: str, definition: IndexDefinition | None, kept: Mapping[str, str]

@@ -44,7 +44,7 @@ from lakedex.index.contract import (
 from lakedex.index.cost import Estimate, lookup_seconds
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.file_bounds import Notes, bounds_seconds, slice_bounds
-from lakedex.index.kinds.bloom_filters.lookup import filter_seconds, filtered
+from lakedex.index.kinds.bloom_filters.kind import filter_seconds, filtered
 from lakedex.index.kinds.expression.definition import (
     BLOOM_FLAVOUR,
     PREFIX,
@@ -62,9 +62,9 @@ from lakedex.index.kinds.expression.predicates import (
     without_failures,
     zone_is_given,
 )
-from lakedex.index.kinds.expression.records import partition_end
 from lakedex.index.metadata_table import STATS_PAYLOAD
 from lakedex.index.metadata_table.hashing import name_id
+from lakedex.index.metadata_table.keys import expression_partition_id
 from lakedex.index.metadata_table.stat_values import stat_values
 
 _STATS_PARTITION = "column_stats"
@@ -280,7 +280,9 @@ def partitions_left(
     if not _is_null_of_null(expression):
         return None
     partitions = question.partitions
-    keys = pa.array([name_id(column) + partition_end(path) for path in partitions], pa.string())
+    keys = pa.array(
+        [name_id(column) + expression_partition_id(path) for path in partitions], pa.string()
+    )
     records = question.table.metadata.lookup(name, keys)
     bounds_of = partial(_bounds, records, keys, bound_type(expression))
     keep = np.ones(len(partitions), dtype=np.bool_)
