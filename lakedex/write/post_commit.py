@@ -18,7 +18,7 @@ from lakedex.timeline import Action, Instant, State, Timeline
 from lakedex.txn.begin import locked_table
 from lakedex.txn.lock import open_lock
 from lakedex.upkeep import archiving, cleaning
-from lakedex.upkeep.metadata_cleaning import clean_metadata_table
+from lakedex.upkeep.cleaning import clean_metadata_table
 from lakedex.write.commit import CommittedTable
 from lakedex.write.write_target import Target
 
