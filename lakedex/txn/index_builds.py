@@ -12,8 +12,7 @@ from lakedex.config import TableConfig, keys
 from lakedex.config.table_config import is_own_partition
 from lakedex.errors import CorruptFile
 from lakedex.index.builds import IndexBuild, completed_builds, pending_builds
-from lakedex.index.definition_files import load_definitions, write_definitions
-from lakedex.index.definitions import IndexDefinition
+from lakedex.index.definitions import IndexDefinition, load_definitions, write_definitions
 from lakedex.index.metadata_table.creation import remove_partition_of
 from lakedex.index.metadata_table.instants import MetadataStore
 from lakedex.index.registry import metadata_kind

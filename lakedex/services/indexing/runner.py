@@ -12,7 +12,7 @@ import pyarrow as pa
 from lakedex.config import keys
 from lakedex.config.metadata_options import zone_setting
 from lakedex.errors import CommitConflict, FileMissing, StorageError
-from lakedex.index.build_progress import BuildProgress, write_progress
+from lakedex.index.builds import BuildProgress, write_progress
 from lakedex.index.metadata_table.creation import (
     BasePlace,
     PartitionPlan,

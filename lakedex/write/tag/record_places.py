@@ -16,9 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.filegroup import FileSlice
-from lakedex.index.metadata_table.cell_file import CellFile, Selection
 from lakedex.index.metadata_table.file_cache import KEPT_FILES
-from lakedex.index.metadata_table.group_reader import GroupReader, record_schema
+from lakedex.index.metadata_table.group_reader import (
+    CellFile,
+    GroupReader,
+    Selection,
+    record_schema,
+)
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.keys import file_ids
 from lakedex.index.metadata_table.merging import merge_batches

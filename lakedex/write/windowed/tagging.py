@@ -12,8 +12,7 @@ from lakedex.config.write_index import Outside, RecordIndexWindow
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.format.spill import Segment, SpillWriter
 from lakedex.index.kinds.windowed.lookup import GROUPS, WindowAccess
-from lakedex.index.kinds.windowed.state import CoveredGroup, digest_of
-from lakedex.index.kinds.windowed.store import open_window
+from lakedex.index.kinds.windowed.state import CoveredGroup, digest_of, open_window
 from lakedex.storage.protocol import Storage
 from lakedex.table import Snapshot
 from lakedex.timeline.committed import CommittedInstants
