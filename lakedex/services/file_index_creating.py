@@ -28,7 +28,7 @@ from lakedex.index.request import NewIndex
 from lakedex.storage.address import StorageAddress
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import load_table_config, update_properties
-from lakedex.txn.file_index_builders import (
+from lakedex.txn.index_builds import (
     forget_builder,
     name_builder,
     remove_abandoned_indexes,

@@ -20,7 +20,7 @@ from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.metadata_rollback import GIVEN_UP, drop_metadata
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
-from lakedex.txn.scratch import Scratch
+from lakedex.txn.working_folders import Scratch
 from lakedex.write.context import WriteContext
 from lakedex.write.holding import locked
 from lakedex.write.metadata_build import ensure_metadata

@@ -54,7 +54,7 @@ from lakedex.timeline.clean_plan import (
     read_clean_plan,
 )
 from lakedex.txn.begin import locked_table, put_plan
-from lakedex.txn.file_index_builders import remove_abandoned_indexes
+from lakedex.txn.index_builds import remove_abandoned_indexes
 from lakedex.txn.lock import open_lock
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable

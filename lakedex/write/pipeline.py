@@ -33,8 +33,8 @@ from lakedex.table.index_coverage import newer_slices
 from lakedex.timeline import Action, Timeline, load_table_config
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.begin import write_action
-from lakedex.txn.scratch import Scratch
 from lakedex.txn.transaction import Transaction
+from lakedex.txn.working_folders import Scratch
 from lakedex.write.assign import share_out
 from lakedex.write.attempt import Attempt
 from lakedex.write.bucketing import (

@@ -32,8 +32,8 @@ from lakedex.txn.heartbeat import SignsOfLife
 from lakedex.txn.lock import open_lock
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
-from lakedex.txn.scratch import Scratch
 from lakedex.txn.transaction import Transaction
+from lakedex.txn.working_folders import Scratch
 from lakedex.write.layout.order import RowOrder, column_names
 from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.operation import CLUSTER

@@ -33,8 +33,8 @@ from lakedex.timeline import Action, CompactionOperation, CompactionPlan, instan
 from lakedex.txn.begin import locked_table
 from lakedex.txn.lock import open_lock
 from lakedex.txn.recovery import is_being_run
-from lakedex.txn.scratch import Scratch
 from lakedex.txn.transaction import Transaction
+from lakedex.txn.working_folders import Scratch
 from lakedex.write.assign import Group, share_out
 from lakedex.write.commit import Outcome
 from lakedex.write.handles.work import TaskResult, WriteTask

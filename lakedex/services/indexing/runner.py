@@ -33,9 +33,9 @@ from lakedex.table.own_properties import write_own_properties
 from lakedex.timeline import Action, Instant, State, write_instant
 from lakedex.timeline.plans import PlanKind, write_plan
 from lakedex.txn.index_builds import add_definitions, publish_build, run_path
-from lakedex.txn.places import spill_folder
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
+from lakedex.txn.working_folders import spill_folder
 from lakedex.write.holding import locked
 from lakedex.write.metadata_build import partition_plans, survey_wants
 from lakedex.write.metadata_plan import plan_metadata

@@ -36,7 +36,7 @@ from lakedex.timeline import (
 )
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.markers import MarkerKind, create_marker
-from lakedex.txn.places import marker_folder
+from lakedex.txn.working_folders import marker_folder
 from lakedex.write.context import WriteContext
 from lakedex.write.handles.base_file import encode_base_file
 from lakedex.write.handles.incoming import with_file_name

@@ -39,11 +39,11 @@ from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import CompactionPlan, Timeline, load_table_config, update_properties
 from lakedex.timeline.committed import CommittedInstants
+from lakedex.txn.clocks import InstantClock
 from lakedex.txn.heartbeat import HeartbeatOptions
 from lakedex.txn.lock import LockOptions, TableLock, open_lock
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
-from lakedex.txn.times import InstantClock
 from lakedex.write.context import WriteContext
 from lakedex.write.metadata_build import ensure_metadata
 from lakedex.write.metadata_plan import RECORD_INDEX, plan_groups

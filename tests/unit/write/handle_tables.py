@@ -18,7 +18,7 @@ from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, CommitMetadata, WriteStat, load_table_config
 from lakedex.timeline.committed import CommittedInstants
-from lakedex.txn.places import writer_path
+from lakedex.txn.working_folders import writer_path
 from lakedex.write.context import WriteContext
 from lakedex.write.handles import GroupWork, TaskResult, WriteTask
 from lakedex.write.rows import DELETE, FILE_ID, KEY, LEADING, LIVE, PARTITION, TAGS

@@ -26,7 +26,7 @@ from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Instant, State, update_properties, write_instant
 from lakedex.timeline.committed import CommittedInstants
-from lakedex.txn.times import InstantClock
+from lakedex.txn.clocks import InstantClock
 from lakedex.write.context import WriteContext
 from lakedex.write.metadata_build import ensure_metadata
 from lakedex.write.metadata_plan import plan_groups
