@@ -37,8 +37,7 @@ from lakedex.schema.field_paths import flat
 from lakedex.table import Snapshot
 from lakedex.table.lost_instants import check_archive
 from lakedex.timeline import CommitMetadata, Instant, QueryTime
-from lakedex.timeline.committed import CommittedInstants
-from lakedex.timeline.timeline import EARLIEST
+from lakedex.timeline.timeline import EARLIEST, CommittedInstants
 
 _IDENTITY = META_COLUMNS[:3]
 _INSERT, _UPDATE, _DELETE = "i", "u", "d"

@@ -19,7 +19,7 @@ from lakedex.read.row_changes import GroupChange, changed_rows_of, own_columns
 from lakedex.schema import SchemaHistory
 from lakedex.spark.jobs import map_batches
 from lakedex.spark.schemas import spark_schema
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 
 

@@ -101,7 +101,7 @@ def store_now_ms(storage: Storage) -> int:
     """The time by the clock of the store; by that of this machine where the store does not say.
 
     Example:
-        >>> from lakedex.storage.memory import memory_storage
+        >>> from lakedex.storage.object_store import memory_storage
         >>> abs(store_now_ms(memory_storage()) - own_now_ms()) < 60_000
         True
     """

@@ -28,7 +28,7 @@ from lakedex.errors import (
 )
 from lakedex.filegroup import FileSliceId
 from lakedex.storage import Storage
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import (
     Action,

@@ -18,7 +18,7 @@ from typing import Final
 
 from lakedex.errors import LakedexError
 from lakedex.format.spill import is_filled
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.storage.protocol import Storage
 from lakedex.txn.process import ProcessId
 

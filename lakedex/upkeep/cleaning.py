@@ -35,7 +35,7 @@ from lakedex.index.metadata_table import FILES_PAYLOAD, MetadataTable
 from lakedex.index.metadata_table.keys import partition_key
 from lakedex.index.registry import remove_outdated_rings
 from lakedex.storage import Storage, join, split
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import (

@@ -25,7 +25,7 @@ from lakedex.storage import Storage
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import change_own_properties
 from lakedex.timeline import CommitMetadata, Instant, State, Timeline, WriteStat
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.txn.conflicts import CopiedGroups
 from lakedex.txn.transaction import CommitScope, Transaction
 from lakedex.write.column_history import history_after, keep_history, said_of_columns

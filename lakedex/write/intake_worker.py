@@ -22,7 +22,7 @@ from lakedex.format.spill import Segment, SpillWriter
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.keys.generator import KeyGenerator, automatic_keys, key_stamp
 from lakedex.schema.conform import conform
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.write.parts import TaggedPart, placed_nowhere, put_out
 from lakedex.write.rows import DELETE, KEY, LEADING
 

@@ -31,7 +31,7 @@ from lakedex.keys.generator import KeyGenerator
 from lakedex.table import Snapshot
 from lakedex.table.index_coverage import newer_slices
 from lakedex.timeline import Action, Timeline, load_table_config
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.txn.begin import write_action
 from lakedex.txn.transaction import Transaction
 from lakedex.txn.working_folders import Scratch

@@ -20,12 +20,12 @@ from lakedex.index.definitions import IndexDefinition
 from lakedex.index.kinds.bucket.table import BucketSource, load_bucket_table
 from lakedex.index.registry import check_buckets, stored_bucket_settings
 from lakedex.storage import split
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.bucket_index import BucketIndex
 from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import Instant
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.write import operation as kinds
 from lakedex.write.column_history import Change
 from lakedex.write.layout.order import column_names

@@ -14,9 +14,9 @@ from lakedex.index.definitions import IndexDefinition
 from lakedex.index.file_index.maintenance import MaintainedFileIndex
 from lakedex.index.kinds.windowed.run_writer import shards_for
 from lakedex.index.registry import file_indexes
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.txn.conflicts import EarlyLook
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.write.context import WriteContext

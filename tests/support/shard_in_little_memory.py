@@ -23,7 +23,7 @@ from lakedex.index.metadata_table.cell_file import Selection
 from lakedex.index.metadata_table.compaction_worker import CompactionJob, compact_groups
 from lakedex.index.metadata_table.group_files import HFILE_OPTIONS, TOKEN, GroupChange, write_log
 from lakedex.index.metadata_table.group_reader import GroupReader
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 
 PARTITION = "secondary_index_idx_long"
 GROUP = "secondary-index-idx-long-0000-0"

@@ -30,7 +30,7 @@ from lakedex.index.metadata_table.instants import (
     shares_of_groups,
 )
 from lakedex.index.metadata_table.log_compaction import drop_pending
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.timeline import (
     Action,
     CompactionPlan,

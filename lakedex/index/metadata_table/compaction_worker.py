@@ -25,7 +25,7 @@ from lakedex.index.metadata_table.group_files import (
 from lakedex.index.metadata_table.group_merge import merged_records
 from lakedex.index.metadata_table.group_reader import GroupReader
 from lakedex.index.metadata_table.partitions import metadata_partition
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.storage.protocol import Storage
 
 

@@ -23,7 +23,7 @@ from lakedex.format.logfile import (
 )
 from lakedex.index.maintenance import ChangedRows
 from lakedex.schema import AvroRecord
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.write.context import WriteContext
 from lakedex.write.handles.incoming import Incoming, Mask, with_file_name, without_meta_values
 from lakedex.write.handles.outcome import Outcome

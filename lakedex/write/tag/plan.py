@@ -16,7 +16,7 @@ from lakedex.index.metadata_table import MetadataTable
 from lakedex.index.metadata_table.partitions import no_groups
 from lakedex.keys import escape_path_value
 from lakedex.table.snapshot import Snapshot
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.txn.conflicts import pending_groups
 from lakedex.write.context import WriteContext
 from lakedex.write.tag.catalog import spill_slices

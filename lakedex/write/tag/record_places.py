@@ -25,7 +25,7 @@ from lakedex.index.metadata_table.merging import merge_batches
 from lakedex.index.metadata_table.partitions import RECORD_INDEX_PAYLOAD, metadata_partition
 from lakedex.schema.field_paths import flat
 from lakedex.storage.protocol import Storage
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.write.rows import KEY, PARTITION
 from lakedex.write.tag.places import PLACES, Positions
 

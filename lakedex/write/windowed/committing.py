@@ -33,7 +33,7 @@ from lakedex.index.kinds.windowed.store import FOLDER, STATE_FILE, open_window, 
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.written import NOTE_SCHEMA, KeyNote
 from lakedex.timeline import Action, Timeline
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.txn.transaction import CommitScope
 from lakedex.write.context import WriteContext
 from lakedex.write.handles.work import WrittenFile

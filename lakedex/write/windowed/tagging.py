@@ -16,7 +16,7 @@ from lakedex.index.kinds.windowed.state import CoveredGroup, digest_of
 from lakedex.index.kinds.windowed.store import open_window
 from lakedex.storage.protocol import Storage
 from lakedex.table import Snapshot
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.write.context import WriteContext
 from lakedex.write.windowed.day_window import DayWindow
 

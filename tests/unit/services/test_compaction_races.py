@@ -18,7 +18,7 @@ from lakedex.services.compaction import (
     runner,
     schedule_compaction,
 )
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.timeline import Action, State
 from lakedex.write.row_source import ArrowRowSource
 from lakedex.write.verbs import TableWriter

@@ -12,7 +12,7 @@ import lakedex
 from lakedex.errors import CommitConflict, InvalidInput
 from lakedex.services.clustering import cluster_table, run_clustering, schedule_clustering
 from lakedex.services.inline import writer_with_services
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.timeline import Action, RequestedReplace, State
 from lakedex.txn.transaction import Transaction
 from lakedex.txn.working_folders import HEARTBEATS

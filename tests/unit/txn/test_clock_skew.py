@@ -13,7 +13,7 @@ import pytest
 from lakedex.config import TimelineZone
 from lakedex.errors import CommitConflict
 from lakedex.storage import Storage, open_storage
-from lakedex.storage.memory import memory_storage
+from lakedex.storage.object_store import memory_storage
 from lakedex.timeline import from_epoch_ms
 from lakedex.txn import clocks, heartbeat
 from lakedex.txn.heartbeat import Heartbeat, HeartbeatOptions, is_alive

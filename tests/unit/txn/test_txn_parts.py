@@ -12,7 +12,7 @@ import pytest
 from lakedex.config import TimelineZone
 from lakedex.errors import InvalidInput
 from lakedex.storage import open_storage
-from lakedex.storage.memory import memory_storage
+from lakedex.storage.object_store import memory_storage
 from lakedex.timeline import load_table_config
 from lakedex.txn.clocks import InstantClock
 from lakedex.txn.heartbeat import Heartbeat, HeartbeatOptions, SignsOfLife, is_alive

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakedex.storage import open_storage
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.txn.process import ProcessId
 from lakedex.txn.working_folders import SPILL, Scratch, remove_dead_scratch
 from tests.support.killing import Watch, WatchedStorage

@@ -22,10 +22,10 @@ from lakedex.filegroup import META_COLUMNS
 from lakedex.index import file_groups
 from lakedex.index.file_groups import stat_groups_for
 from lakedex.services.index_creating import create_index
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Instant, State, update_properties, write_instant
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.txn.clocks import InstantClock
 from lakedex.write.context import WriteContext
 from lakedex.write.metadata_build import ensure_metadata

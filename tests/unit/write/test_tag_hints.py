@@ -18,7 +18,7 @@ from lakedex.engine import LocalEngine
 from lakedex.errors import InvalidInput, LakedexError
 from lakedex.format.parquet.footer import read_footer
 from lakedex.format.spill import SpillWriter, read_segments
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table.snapshot import Snapshot
 from lakedex.write.rows import PARTITION
 from lakedex.write.tag import hints, lookup

@@ -21,7 +21,7 @@ from lakedex.index.kinds.windowed.state import Run, RunFile
 from lakedex.index.kinds.windowed.store import FOLDER
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.written import KeyNote
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.storage.protocol import Storage
 
 _ENTRIES_A_SHARD = 500_000
