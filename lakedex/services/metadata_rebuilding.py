@@ -22,11 +22,11 @@ from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
 from lakedex.txn.working_folders import Scratch
 from lakedex.write.context import WriteContext
-from lakedex.write.holding import locked
 from lakedex.write.metadata_build import ensure_metadata
 from lakedex.write.metadata_plan import RECORD_INDEX, plan_metadata
-from lakedex.write.target import StoredSchema
 from lakedex.write.verbs import TableWriter
+from lakedex.write.write_schema import StoredSchema
+from lakedex.write.write_target import locked
 
 log = logging.getLogger("lakedex")
 

@@ -21,7 +21,7 @@ from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import update_properties
 from lakedex.txn.lock import open_lock
 from lakedex.txn.transaction import TransactionOptions
-from lakedex.write.target import StoredSchema, check_writable, refuse_bucket_index
+from lakedex.write.write_schema import StoredSchema, check_writable, refuse_bucket_index
 
 
 def evolve_partitions(

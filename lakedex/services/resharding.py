@@ -19,7 +19,7 @@ from lakedex.txn.heartbeat import SignsOfLife
 from lakedex.txn.lock import open_lock
 from lakedex.txn.recovery import recover
 from lakedex.txn.transaction import TransactionOptions
-from lakedex.write.row_size import stored_rows
+from lakedex.write.assign import stored_rows
 from lakedex.write.verbs import TableWriter
 from lakedex.write.write_target import Target
 

@@ -20,8 +20,7 @@ from lakedex.table import Snapshot
 from lakedex.table.index_coverage import newer_slices
 from lakedex.timeline.timeline import CommittedInstants
 from lakedex.txn.transaction import CommitScope
-from lakedex.write.build_ranges import StoredFiles
-from lakedex.write.build_survey import shares_of_slices
+from lakedex.write.build_survey import StoredFiles, shares_of_slices
 from lakedex.write.context import WriteContext
 
 _MOST_RUNS = 16

@@ -38,9 +38,9 @@ WORKER_MODULES = [
     "lakedex.write.index_notes",
     "lakedex.write.shared_keys",
     "lakedex.write.tag",
-    "lakedex.write.tag.windowed_places",
+    "lakedex.write.tag.index_lookup",
     "lakedex.write.tag_stage",
-    "lakedex.write.windowed.committing",
+    "lakedex.write.windowed_index",
 ]
 
 

@@ -26,9 +26,8 @@ from lakedex.table.snapshot import Snapshot
 from lakedex.timeline.timeline import CommittedInstants
 from lakedex.write.context import WriteContext
 from lakedex.write.rows import DELETE, FILE_ID, KEY, LEADING, LIVE, PARTITION
-from lakedex.write.tag.bucket import tag_bucket
 from lakedex.write.tag.plan import plan_tagging
-from lakedex.write.tag.tag_plan import TagPlan
+from lakedex.write.tag.tag_rows import TagPlan, tag_bucket
 from lakedex.write.tag_stage import deduplicate
 from tests.support.metadata_records import record_index_change
 from tests.support.table_builder import TableBuilder

@@ -50,8 +50,8 @@ from lakedex.write.resizing.planning import (
 from lakedex.write.resizing.running import slices_of_plan, write_resizes
 from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.rows import KEY
-from lakedex.write.target import StoredSchema, WriteSchema
 from lakedex.write.verbs import TableWriter
+from lakedex.write.write_schema import StoredSchema, WriteSchema
 from lakedex.write.write_target import Target, write_context
 
 log = logging.getLogger("lakedex")

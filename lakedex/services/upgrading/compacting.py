@@ -40,7 +40,7 @@ from lakedex.txn.working_folders import marker_folder
 from lakedex.write.context import WriteContext
 from lakedex.write.handles.base_file import encode_base_file
 from lakedex.write.handles.incoming import with_file_name
-from lakedex.write.target import StoredSchema, WriteSchema
+from lakedex.write.write_schema import StoredSchema, WriteSchema
 
 _PLAN_VERSION = 2
 

@@ -39,7 +39,7 @@ from tests.support.write_shapes import WRITE_OPTIONS, Shape
 
 MOR = Shape("mor", "GLOBAL_RECORD_LEVEL_INDEX", "simple")
 BLOOM = Shape("mor", "BLOOM", "simple")
-UNHEEDED = ("lakedex.txn.transaction.group_conflict", "lakedex.write.grouping.service_conflict")
+UNHEEDED = ("lakedex.txn.transaction.group_conflict", "lakedex.write.assign_stage.service_conflict")
 """What a writer of another engine does not ask."""
 EVERY = os.environ.get("LAKEDEX_KILLS") == "all"
 

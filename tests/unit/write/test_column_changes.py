@@ -27,7 +27,7 @@ from lakedex.schema.numbered_columns import evolved, numbered
 from lakedex.services.clustering import cluster_table
 from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
-from lakedex.write.target import StoredSchema, WriteSchema
+from lakedex.write.write_schema import StoredSchema, WriteSchema
 from tests.support.write_lab import Lab, source
 
 INNER = pa.struct([("a", pa.int32()), ("b", pa.string())])
