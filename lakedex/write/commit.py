@@ -43,8 +43,8 @@ from lakedex.write.write_schema import (
     StoredSchema,
     WriteSchema,
     history_after,
+    history_metadata,
     keep_history,
-    said_of_columns,
 )
 
 
@@ -173,7 +173,7 @@ def commit_outcome(
                     scope.snapshot.definitions,
                 ),
                 **_said_of_builds(outcome, building),
-                **({} if history is None else said_of_columns(history)),
+                **({} if history is None else history_metadata(history)),
             },
         )
         _prepare_buckets(scope, outcome)

@@ -1,10 +1,9 @@
-"""The table that a write is about: whether it can be written, and its columns with this write's.
+"""The schema of a table in a write: as stored, as committed, and its history.
 
-What a write does to the history of a table's columns, where there is one.
-
-A history begins with the first change that names and types alone cannot tell: a column renamed,
-dropped or moved. From then on every commit carries the newest version, and a file beside it holds
-all of them, as Hudi's schema-on-read evolution has it.
+A schema history begins with the first change that names and types alone cannot express: a column
+renamed, dropped or moved. From then on every commit contains the newest version, and a file beside
+it all of them, as in Hudi's schema-on-read evolution. Tables that cannot be written are refused
+here (`check_writable`).
 """
 
 from __future__ import annotations
@@ -290,8 +289,8 @@ def history_after(
     return evolved(before, full, parse_avro_record(schema.full_text), int(instant))
 
 
-def said_of_columns(history: SchemaHistory) -> dict[str, str]:
-    """What a commit says of the history."""
+def history_metadata(history: SchemaHistory) -> dict[str, str]:
+    """The entries of a commit's extra metadata for the history."""
     return {HISTORY_KEY: version_text(history.newest)}
 
 

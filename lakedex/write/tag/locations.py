@@ -76,7 +76,7 @@ def row_of_location(places: pa.Table, rows: pa.Table, *, per_partition: bool) ->
     Example:
         >>> rows = pa.table({KEY: ["a", "a"], PARTITION: ["p", "q"]})
         >>> places = pa.table({KEY: ["a", "b", "a"], PARTITION: ["q", "q", "r"]})
-        >>> row_of_place(places, rows, per_partition=True).tolist()
+        >>> row_of_location(places, rows, per_partition=True).tolist()
         [1, -1, -1]
     """
     if not per_partition:
