@@ -26,10 +26,9 @@ from lakedex.storage import Storage
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import change_own_properties
 from lakedex.timeline import CommitMetadata, Instant, State, Timeline, WriteStat
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.txn.conflicts import CopiedGroups
 from lakedex.txn.transaction import CommitScope, Transaction
-from lakedex.write.column_history import history_after, keep_history, said_of_columns
 from lakedex.write.context import WriteContext
 from lakedex.write.file_indexes import merge_file_indexes
 from lakedex.write.handles.work import TaskResult, WrittenFile
@@ -39,9 +38,15 @@ from lakedex.write.operation import COMPACT, Operation
 from lakedex.write.shared_keys import check_inserted_keys
 from lakedex.write.stat_widening import Widening, check_stat_columns, name_columns, read_widening
 from lakedex.write.stream_batches import StreamBatch
-from lakedex.write.target import StoredSchema, WriteSchema
 from lakedex.write.unique_keys import AddedKeys
-from lakedex.write.windowed.committing import WindowChange, WindowPlan, commit_window
+from lakedex.write.windowed_index import WindowChange, WindowPlan, commit_window
+from lakedex.write.write_schema import (
+    StoredSchema,
+    WriteSchema,
+    history_after,
+    history_metadata,
+    keep_history,
+)
 
 
 class CommittedBuckets(Protocol):
@@ -169,7 +174,7 @@ def commit_outcome(
                     scope.snapshot.definitions,
                 ),
                 **_said_of_builds(outcome, building),
-                **({} if history is None else said_of_columns(history)),
+                **({} if history is None else history_metadata(history)),
             },
         )
         _prepare_buckets(scope, outcome)
