@@ -391,7 +391,7 @@ class Table:
             >>> _ = TableWriter(address).upsert(ArrowRowSource(rows))
             >>> report = open(path).buckets()
             >>> report.engine, report.hash_fields, [b.rows for b in report.partitions[0].buckets]
-            ('SIMPLE', ('id',), [1, 2])
+            ('SIMPLE', ('id',), [2, 1])
         """
         paths = [partitions] if isinstance(partitions, str) else names_in("partitions", partitions)
         return resizing.report_buckets(self._snapshot, paths, options, counts_rows=counts_rows)
