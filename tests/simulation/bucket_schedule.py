@@ -48,7 +48,7 @@ def run_bucket_schedule(seed: int) -> World:
     schedule = _Schedule(world, shape, dict(blobs), BucketModel({first.token: first}))
     world.now = LONG
     world.trace.append(f"{shape}")
-    cleaning.forget_looks(SimStorage(world, schedule.blobs, NO_FAULTS))  # type: ignore[arg-type]
+    cleaning.forget_scans(SimStorage(world, schedule.blobs, NO_FAULTS))  # type: ignore[arg-type]
     # What an earlier schedule has found out about files of the same names.
     reader._WHOLE_BASES.clear()
     reader._NOT_WRITTEN.clear()
