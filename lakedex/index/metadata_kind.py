@@ -31,7 +31,7 @@ from lakedex.index.metadata_table import Kind, MetadataTable
 from lakedex.index.metadata_table.change import Change
 from lakedex.index.metadata_table.hashing import Int32s
 from lakedex.index.metadata_table.shard_writer import FEW_NOTES, NotedRecords
-from lakedex.index.repair import RepairedTable
+from lakedex.index.repair import FilesMade, FilesRepaired, RepairedTable
 from lakedex.index.request import CreateRequest, NewIndex
 from lakedex.index.size_estimate import SampledTable, SizeEstimate
 from lakedex.index.verification.check import Check, Subject
@@ -92,6 +92,8 @@ class MetadataIndexKind:
     """Whether `advise` suggests indexes of this kind."""
     needs_metadata: ClassVar[bool] = True
     """Whether queries need the metadata table to use it."""
+    is_layout: ClassVar[bool] = False
+    """Whether the index is where the rows lie, so that it cannot be built again beside them."""
     serves_queries_only: ClassVar[bool] = False
     """Whether an index that helps no query is of no use."""
 
@@ -322,6 +324,19 @@ class MetadataIndexKind:
         repair: Callable[[str, Sequence[Problem], RepairedTable], CommitChanges]
         repair = self._part("repair").repair
         return repair(name, problems, table)
+
+    def repair_files(self, subject: FilesRepaired, problems: Sequence[Problem]) -> FilesMade:
+        """Make files of an index outside of the metadata table again, as `outside_metadata` has it.
+
+        Args:
+            subject: The table, with its lock held.
+            problems: What verifying says of the index.
+
+        Raises:
+            LakedexError: nothing can be made of them.
+        """
+        del subject, problems
+        return FilesMade()
 
     def live_index_on(
         self,

@@ -1,14 +1,16 @@
-"""What kinds of index need to repair single entries."""
+"""What kinds of index need to repair single entries, or files of their own."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from lakedex.filegroup import FileSlice
 from lakedex.format.spill import SpillWriter
+from lakedex.index.contract import StoredTable
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.written import KeyNote
 from lakedex.storage.protocol import Storage
@@ -29,3 +31,22 @@ class RepairedTable:
         segment = writer.add(rows.combine_chunks())
         writer.finish()
         return KeyNote(0, segment)
+
+
+@dataclass(frozen=True, slots=True)
+class FilesRepaired:
+    """A table with its lock held, an index of which has files outside of the metadata table."""
+
+    table: StoredTable
+    versions: Callable[[str], Mapping[str, Sequence[FileSlice]]]
+    """All versions of the file groups of a partition that the store still has, by file id."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilesMade:
+    """What became of such files."""
+
+    made: tuple[str, ...] = ()
+    """The paths of those that were made again."""
+    left: Mapping[str, str] = field(default_factory=dict)
+    """Why others could not be, by their paths."""
