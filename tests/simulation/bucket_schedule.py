@@ -7,7 +7,7 @@ from functools import partial
 from lakedex.index.kinds.bucket.hashing_metadata import FOLDER
 from lakedex.index.metadata_table import reader
 from lakedex.table import Snapshot
-from lakedex.txn.places import HEARTBEATS, MARKERS, SPILL, WRITERS
+from lakedex.txn.working_folders import HEARTBEATS, MARKERS, SPILL, WRITERS
 from lakedex.upkeep import cleaning
 from tests.simulation.actors import HOSTS, clean_often, new_actor
 from tests.simulation.bucket_actors import (
@@ -52,7 +52,7 @@ def run_bucket_schedule(seed: int, shape: TableShape | None = None) -> World:
     schedule = _Schedule(world, shape, dict(blobs), BucketModel({first.token: first}))
     world.now = LONG
     world.trace.append(f"{shape}")
-    cleaning.forget_looks(SimStorage(world, schedule.blobs, NO_FAULTS))  # type: ignore[arg-type]
+    cleaning.forget_scans(SimStorage(world, schedule.blobs, NO_FAULTS))  # type: ignore[arg-type]
     # What an earlier schedule has found out about files of the same names.
     reader._WHOLE_BASES.clear()
     reader._NOT_WRITTEN.clear()

@@ -18,7 +18,7 @@ from lakedex.index.kinds.bucket.hashes import hash_keys, ring_hashes
 from lakedex.index.kinds.bucket.hashing_metadata import FOLDER, SUFFIX
 from lakedex.index.registry import stored_bucket_settings
 from lakedex.services import verifying
-from lakedex.storage.memory import memory_storage
+from lakedex.storage.object_store import memory_storage
 from lakedex.table import Snapshot
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec

@@ -16,10 +16,10 @@ from lakedex.filegroup import reading
 from lakedex.services.compaction import runner as compacting
 from lakedex.services.compaction import scheduling
 from lakedex.timeline import properties_file
-from lakedex.txn import heartbeat, restoring, rollback, rollback_files, scratch, store_clock, times
+from lakedex.txn import clocks, heartbeat, restoring, rollback, rollback_files, working_folders
 from lakedex.txn.lock import lease
 from lakedex.txn.process import ProcessId
-from lakedex.upkeep import archiving, cleaning, metadata_cleaning, savepoints
+from lakedex.upkeep import archiving, cleaning, savepoints
 from lakedex.write.handles import task
 from lakedex.write.resizing import running
 from tests.simulation import remembering
@@ -34,11 +34,11 @@ def living_in(world: World) -> Iterator[None]:
     clock, threads = _Clock(world), _Threads(world)
     names = random.Random(world.seed)
     stand_ins: list[tuple[Any, str, Any]] = [
-        *((module, "time", clock) for module in (lease, store_clock, times)),
-        *((module, "threading", threads) for module in (lease, heartbeat, times)),
+        *((module, "time", clock) for module in (lease, clocks)),
+        *((module, "threading", threads) for module in (lease, heartbeat, clocks)),
         *((module, "time", clock) for module in (rollback, restoring, properties_file)),
-        *((module, "time", clock) for module in (cleaning, metadata_cleaning, archiving)),
-        *((module, "time", clock) for module in (savepoints, scratch, scheduling, task)),
+        *((module, "time", clock) for module in (cleaning, archiving)),
+        *((module, "time", clock) for module in (savepoints, working_folders, scheduling, task)),
         *((module, "ThreadPoolExecutor", _OneByOne) for module in (rollback_files, reading)),
         *((module, "secrets", _Secrets(names)) for module in (compacting, running)),
         (uuid, "uuid4", lambda: uuid.UUID(int=names.getrandbits(128), version=4)),
