@@ -35,14 +35,14 @@ from lakedex.index.kinds.bucket.resize import MiddlePolicy
 from lakedex.index.kinds.bucket.ring import even_ring, prefix_ring
 from lakedex.services.clustering.resizing import schedule_resize
 from lakedex.services.inline import writer_with_services
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec
 from lakedex.timeline import Action
 from lakedex.write.resizing import ResizeLimits
 from lakedex.write.row_source import ArrowRowSource
-from lakedex.write.tag.bucket_groups import BucketGroups, BucketPlan
+from lakedex.write.tag.bucket_index import BucketGroups, BucketPlan
 from lakedex.write.verbs import TableWriter
 
 ROWS, QUICK_ROWS = 1_000_000, 20_000
