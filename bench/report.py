@@ -87,14 +87,20 @@ def table(figures: Iterable[Figure], before: dict[str, float] | None = None) -> 
         yield (line + _against(figure, before)).rstrip()
 
 
-def run(measure: Callable[[bool], Iterable[Figure]]) -> None:
-    """Measure, and print a table or JSON as the command line says."""
+def run(measure: Callable[..., Iterable[Figure]], *, takes_rows: bool = False) -> None:
+    """Measure, and print a table or JSON as the command line says.
+
+    With `takes_rows` the command line may say how many rows there are, which `measure` is told.
+    """
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it works")
     parser.add_argument("--json", action="store_true", help="one JSON object for each figure")
+    if takes_rows:
+        parser.add_argument("--rows", type=int, help="so many rows, and all other sizes to fit")
     arguments = parser.parse_args()
     figures = []
-    for figure in measure(arguments.quick):
+    sizes = (arguments.rows,) if takes_rows else ()
+    for figure in measure(arguments.quick, *sizes):
         figures.append(figure)
         # A benchmark takes minutes: whoever waits sees each figure as soon as it is known.
         print(f"  {figure.what}: {_amount(figure.value, figure.unit)}", file=sys.stderr, flush=True)

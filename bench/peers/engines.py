@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,11 @@ import lakedex
 
 HUDI_CATALOG = "org.apache.spark.sql.hudi.catalog.HoodieCatalog"
 KEY, PART, ORDER = "id", "part", "ver"
+_HUDI_BUCKETS = {
+    "hoodie.index.type": "BUCKET",
+    "hoodie.bucket.index.num.buckets": os.environ.get("LAKEDEX_BENCH_BUCKETS", "4"),
+    "hoodie.metadata.record.index.enable": "false",
+}
 
 
 class Engine(ABC):
@@ -139,6 +145,26 @@ class HudiMor(Hudi):
     kind = "MERGE_ON_READ"
 
 
+class HudiSimpleBuckets(HudiMor):
+    """Hudi 1.2.0, merge-on-read, with a fixed number of buckets."""
+
+    more = MappingProxyType(_HUDI_BUCKETS | {"hoodie.index.bucket.engine": "SIMPLE"})
+
+
+class HudiConsistentBuckets(HudiMor):
+    """Hudi 1.2.0, merge-on-read, with buckets of a ring."""
+
+    more = MappingProxyType(_HUDI_BUCKETS | {"hoodie.index.bucket.engine": "CONSISTENT_HASHING"})
+
+
+class HudiBloom(HudiMor):
+    """Hudi 1.2.0, merge-on-read, that finds keys by the bloom filters of base files."""
+
+    more = MappingProxyType(
+        {"hoodie.index.type": "BLOOM", "hoodie.metadata.record.index.enable": "false"}
+    )
+
+
 class Delta(Engine):
     """Delta 3.3 with MERGE."""
 
@@ -210,6 +236,9 @@ ENGINES: dict[str, type[Engine]] = {
     "lakedex-mor": LakedexMor,
     "hudi": Hudi,
     "hudi-mor": HudiMor,
+    "hudi-simple-buckets": HudiSimpleBuckets,
+    "hudi-consistent-buckets": HudiConsistentBuckets,
+    "hudi-bloom": HudiBloom,
     "delta": Delta,
     "iceberg": Iceberg,
     "iceberg-mor": IcebergMor,

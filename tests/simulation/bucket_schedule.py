@@ -36,14 +36,18 @@ from tests.simulation.world import Actor, World
 _MOST_ACTORS = 12
 
 
-def run_bucket_schedule(seed: int) -> World:
+def run_bucket_schedule(seed: int, shape: TableShape | None = None) -> World:
     """Run a schedule and check all that it leaves.
+
+    Args:
+        seed: What all follows from.
+        shape: What the table is like; the seed says it too by default.
 
     Raises:
         Broken: something is lost, doubled or left over; the message ends with what happened.
     """
     world = World(seed)
-    shape = TableShape.drawn(world)
+    shape = shape or TableShape.drawn(world)
     blobs, first = first_bucket_table(shape)
     schedule = _Schedule(world, shape, dict(blobs), BucketModel({first.token: first}))
     world.now = LONG

@@ -17,6 +17,7 @@ import pytest
 
 from tests.simulation import planted
 from tests.simulation.bucket_schedule import run_bucket_schedule
+from tests.simulation.bucket_tables import TableShape
 from tests.simulation.schedule import Broken
 from tests.support.turns import turn
 
@@ -26,6 +27,8 @@ PARTS = 2
 TURNS = 100
 PATIENCE = 150
 """Schedules within which a planted fault has to be found."""
+RESIZED = TableShape("CONSISTENT_HASHING", "mor", has_ordering=False, has_keys=False)
+"""Tables whose rows go to old and new buckets."""
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +90,7 @@ def test_schedules_of_bucket_tables_are_full_of_trouble():
 def test_planted_faults_of_buckets_are_found(fault, complaint):
     def look() -> None:
         for seed in range(PATIENCE):
-            run_bucket_schedule(seed)
+            run_bucket_schedule(seed, RESIZED)
 
     with fault(), pytest.raises(Broken, match=rf"^seed \d+: .*({complaint})"):
         look()
