@@ -14,6 +14,9 @@ SHOWN = {
         hoodie.datasource.write.operation
         hoodie.datasource.write.partitions.to.delete
     """,
+    "spark/test_bucket_tables.py": """
+        hoodie.bucket.index.query.pruning
+    """,
     "spark/test_hudi_insert_cases.py": """
         hoodie.spark.sql.insert.into.operation
         hoodie.sql.bulk.insert.enable
@@ -151,6 +154,9 @@ SHOWN = {
         hoodie.datasource.write.reconcile.schema
         hoodie.datasource.write.schema.allow.auto.evolution.column.drop
         hoodie.write.set.null.for.missing.columns
+    """,
+    "unit/services/test_resizing_dual_writes.py": """
+        hoodie.clustering.updates.strategy
     """,
     "unit/write/test_bucket_options.py": """
         hoodie.bucket.index.hash.field
