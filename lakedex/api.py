@@ -342,14 +342,20 @@ class Table:
         """
         return usage_of(self._snapshot.storage)
 
-    def advise(self, name: str | None = None) -> advising.Advice:
-        """Indexes to create and to drop, judging by the queries that were counted.
+    def advise(
+        self, name: str | None = None, *, options: Mapping[str, str] | None = None
+    ) -> advising.Advice:
+        """Indexes to create and to drop, judging by the queries that were counted, and resizes.
+
+        The buckets of a bucket index are judged by their sizes, as by `resize`; their proposal
+        says what the resize reads and writes.
 
         Args:
             name: What the statements call the table; by its path unless told.
+            options: Options of a resize, such as `hoodie.parquet.max.file.size`.
         """
         shown = name or f"lakedex.`{self.path.replace('`', '``')}`"
-        return advising.advise_table(self._snapshot, self.usage(), shown)
+        return advising.advise_table(self._snapshot, self.usage(), shown, options)
 
     def buckets(
         self,
