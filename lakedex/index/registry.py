@@ -1,7 +1,8 @@
 """Every index kind, in the order in which the planner consults them.
 
-A built-in kind is a package in `lakedex.index.kinds` and one line here. Other packages register
-theirs through the entry-point group `lakedex.index_kinds`, or by `lakedex.indexes.register`.
+A built-in kind is a package or a module in `lakedex.index.kinds` and one line here. Other packages
+register theirs through the entry-point group `lakedex.index_kinds`, or by
+`lakedex.indexes.register`.
 """
 
 from __future__ import annotations
@@ -384,6 +385,16 @@ def kinds_by_name() -> tuple[str, ...]:
 def indexes_outside_metadata(table: StoredTable) -> list[tuple[IndexInfo, MetadataIndexKind]]:
     """The indexes of these kinds that a table has outside of its metadata table."""
     return [(info, kind) for kind in _METADATA_KINDS for info in kind.outside_metadata(table)]
+
+
+def is_layout(name: str) -> bool:
+    """Whether an index is where the rows of a table lie.
+
+    Example:
+        >>> is_layout("bucket"), is_layout("record_index")
+        (True, False)
+    """
+    return any(kind.is_layout and kind.kind == name for kind in _METADATA_KINDS)
 
 
 def find_records(

@@ -7,11 +7,17 @@ from dataclasses import dataclass
 
 from lakedex.errors import CorruptFile, FileMissing
 from lakedex.filegroup import LogFile, parse_data_file
-from lakedex.index.kinds.bucket.ring import HashNode, HashRing, NodeTag, nodes_of_plan
+from lakedex.index.kinds.bucket.ring import (
+    NODES_KEY,
+    PARTITION_KEY,
+    HashNode,
+    HashRing,
+    NodeTag,
+    nodes_of_plan,
+)
 from lakedex.table import Snapshot
 from lakedex.table.bucket_index import is_resize
 from lakedex.timeline import Action, Instant, Timeline, load_table_config
-from lakedex.write.resizing.planning import NODES_KEY, PARTITION_KEY
 
 
 class ResizeWatch:

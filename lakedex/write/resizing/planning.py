@@ -32,15 +32,20 @@ from lakedex.index.kinds.bucket.resize import (
     ResizePolicy,
     within_bounds,
 )
-from lakedex.index.kinds.bucket.ring import HashNode, HashRing, NodeTag, nodes_of_plan
+from lakedex.index.kinds.bucket.ring import (
+    NODES_KEY,
+    PARTITION_KEY,
+    SEQUENCE_KEY,
+    HashNode,
+    HashRing,
+    NodeTag,
+    nodes_of_plan,
+)
 from lakedex.table import Snapshot
 from lakedex.timeline.clustering_plan import ClusteringGroup
 from lakedex.txn.conflicts import clustered_groups, pending_groups
 from lakedex.write.context import WriteContext
 
-PARTITION_KEY: Final = "clustering.group.partition"
-SEQUENCE_KEY: Final = "clustering.group.sequence.no"
-NODES_KEY: Final = "clustering.group.child.node"
 _LOG_SHARE: Final = 0.35
 """Of the bytes of a log file so much is left in a base file, by Hudi's experience."""
 _SAMPLED: Final = 1 << 16

@@ -12,8 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal
 
-from lakedex.config.bucket_options import BucketEngineType, ResizeOptions
-from lakedex.config.bucket_properties import BucketProperties
+from lakedex.config.bucket_options import BucketEngineType, BucketProperties, ResizeOptions
 from lakedex.config.option_check import check_options, did_you_mean
 from lakedex.config.write_option_names import INDEX_TYPE, MAX_FILE_SIZE
 from lakedex.config.write_options import by_newest_name

@@ -17,7 +17,7 @@ from lakedex.services.clustering.resizing import (
     schedule_resize,
 )
 from lakedex.services.rescaling import rescale_buckets
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.write.verbs import TableWriter
 from tests.support.bucket_checks import rings_of, snapshot_of
 from tests.support.write_lab import Lab, row, source

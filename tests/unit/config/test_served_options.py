@@ -125,6 +125,9 @@ SHOWN = {
     "unit/services/test_plain_columns.py": """
         hoodie.metadata.index.column.stats.column.list
     """,
+    "unit/services/test_resizing_dual_writes.py": """
+        hoodie.clustering.updates.strategy
+    """,
     "unit/services/test_rollback_and_restore.py": """
         hoodie.clean.fileversions.retained
         hoodie.clean.policy
@@ -154,9 +157,6 @@ SHOWN = {
         hoodie.datasource.write.reconcile.schema
         hoodie.datasource.write.schema.allow.auto.evolution.column.drop
         hoodie.write.set.null.for.missing.columns
-    """,
-    "unit/services/test_resizing_dual_writes.py": """
-        hoodie.clustering.updates.strategy
     """,
     "unit/write/test_bucket_options.py": """
         hoodie.bucket.index.hash.field
