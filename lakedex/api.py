@@ -341,14 +341,20 @@ class Table:
         """
         return usage_of(self._snapshot.storage)
 
-    def advise(self, name: str | None = None) -> advising.Advice:
-        """Indexes to create and to drop, judging by the queries that were counted.
+    def advise(
+        self, name: str | None = None, *, options: Mapping[str, str] | None = None
+    ) -> advising.Advice:
+        """Indexes to create and to drop, judging by the queries that were counted, and resizes.
+
+        The buckets of a bucket index are judged by their sizes, as by `resize`; their proposal
+        says what the resize reads and writes.
 
         Args:
             name: What the statements call the table; by its path unless told.
+            options: Options of a resize, such as `hoodie.parquet.max.file.size`.
         """
         shown = name or f"lakedex.`{self.path.replace('`', '``')}`"
-        return advising.advise_table(self._snapshot, self.usage(), shown)
+        return advising.advise_table(self._snapshot, self.usage(), shown, options)
 
     def buckets(
         self,
@@ -374,7 +380,7 @@ class Table:
 
         Example:
             >>> from tempfile import TemporaryDirectory
-            >>> from lakedex.storage.address import StorageAddress
+            >>> from lakedex.storage.open import StorageAddress
             >>> from lakedex.table.creation import create_table
             >>> from lakedex.table.spec import TableSpec
             >>> from lakedex.write.row_source import ArrowRowSource
@@ -391,6 +397,7 @@ class Table:
             >>> report = open(path).buckets()
             >>> report.engine, report.hash_fields, [b.rows for b in report.partitions[0].buckets]
             ('SIMPLE', ('id',), [2, 1])
+            >>> folder.cleanup()
         """
         paths = [partitions] if isinstance(partitions, str) else names_in("partitions", partitions)
         return resizing.report_buckets(self._snapshot, paths, options, counts_rows=counts_rows)

@@ -2,7 +2,8 @@
 
 `lakedex indexes`: every index of a table, its state, its size and its use.
 `lakedex index`: builds an index beside writers, resumes a build, or refreshes an index.
-`lakedex advise`: indexes to create and to drop, judging by the queries that were counted.
+`lakedex advise`: indexes to create and to drop, judging by the queries that were counted, and
+buckets to resize.
 """
 
 from __future__ import annotations
@@ -219,20 +220,32 @@ _ADVISE_COLUMNS = (
 def advise(
     path: TablePath,
     *,
+    option: HudiOptions = None,
     storage_option: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Propose indexes to create and to drop, from the queries that were counted."""
-    advice = open_table(path, storage_option).advise()
+    """Propose indexes to create and to drop, from the queries that were counted, and resizes.
+
+    Buckets of a bucket index are judged by their sizes, as by lakedex resize; --option takes the
+    options of one.
+    """
+    advice = open_table(path, storage_option).advise(options=parse_hudi_options(option))
     if as_json:
         print_json(advice.as_dict())
         return
     if advice.proposals:
         console.table(_ADVISE_COLUMNS, [_advise_row(each) for each in advice.proposals])
     else:
-        console.say("no index to create or to drop")
+        console.say("no index to create or to drop, no buckets to resize")
     for note in advice.notes:
         console.say(f"note: {note}", console.QUIET)
+
+
+def _advise_reason(proposal: Proposal) -> str:
+    if proposal.action != "resize":
+        return proposal.reason
+    read, written = console.size(proposal.bytes_read), console.size(proposal.bytes_written)
+    return f"{proposal.reason}; reads {read} and writes about {written}"
 
 
 def _advise_row(proposal: Proposal) -> tuple[object, ...]:
@@ -242,5 +255,5 @@ def _advise_row(proposal: Proposal) -> tuple[object, ...]:
         round(proposal.files_saved),
         console.size(proposal.size_bytes),
         console.size(round(proposal.bytes_per_change)),
-        proposal.reason,
+        _advise_reason(proposal),
     )

@@ -17,7 +17,7 @@ from lakedex.timeline import Action
 from lakedex.txn.transaction import Transaction
 from lakedex.txn.working_folders import Scratch
 from lakedex.write.operation import RESCALE
-from lakedex.write.resizing.rescaling import plan_rescale, write_rescale
+from lakedex.write.resizing.rescaling import NewCounts, plan_rescale, write_rescale
 from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.verbs import TableWriter
 from lakedex.write.write_target import Target
@@ -43,15 +43,24 @@ def rescale_buckets(
     """
     if isinstance(buckets, bool) or not isinstance(buckets, int):
         raise InvalidInput(f"the number of buckets is a whole number, not {buckets!r}")
+    return rescale_partitions(writer, NewCounts(buckets, tuple(partitions)))
+
+
+def rescale_partitions(writer: TableWriter, asked: NewCounts) -> WriteResult:
+    """As `rescale_buckets`, with numbers that rules say by partition.
+
+    Raises:
+        InvalidInput: the table has no fixed number of buckets, or a rule is none.
+        CommitConflict: other writers were first all the time; the table is as it was.
+    """
     target = writer.target()
     clock = StepClock()
-    plan = plan_rescale(target, target.snapshot, buckets, partitions)
-    if not plan.partitions and not (plan.is_whole and plan.before.default != buckets):
+    if plan_rescale(target, target.snapshot, asked).changes_nothing:
         return WriteResult(RESCALE.name, None, seconds=clock.seconds)
     attempts = max(_LEAST_ATTEMPTS, target.conflict_retries + 1)
     for attempt in range(attempts):
         try:
-            return _run(target, buckets, partitions, clock)
+            return _run(target, asked, clock)
         except CommitConflict:
             if attempt == attempts - 1:
                 raise
@@ -59,7 +68,7 @@ def rescale_buckets(
     raise AssertionError("unreachable")
 
 
-def _run(target: Target, buckets: int, partitions: Sequence[str], clock: StepClock) -> WriteResult:
+def _run(target: Target, asked: NewCounts, clock: StepClock) -> WriteResult:
     with Scratch(target.address) as scratch:
         with clock.step("begin"):
             transaction = Transaction.begin(
@@ -70,7 +79,7 @@ def _run(target: Target, buckets: int, partitions: Sequence[str], clock: StepClo
                 before=target.snapshot,
             )
         with transaction:
-            plan = plan_rescale(target, transaction.snapshot, buckets, partitions)
+            plan = plan_rescale(target, transaction.snapshot, asked)
             outcome = write_rescale(target, transaction, plan, scratch=scratch.path, clock=clock)
             if outcome.plan.has_record_index:
                 notes = moved_keys(

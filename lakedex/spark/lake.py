@@ -273,7 +273,7 @@ class Lake:
         return explain_query(self._server, self._spark.sparkContext._jvm, execution)
 
     def advise(self, tables: str | Sequence[str] | None = None) -> Advice:
-        """Indexes to create and to drop, judging by the queries that were counted.
+        """Indexes to create and to drop, judging by the queries that were counted, and resizes.
 
         Args:
             tables: Names or paths; by default all tables of the session's catalog.

@@ -58,7 +58,7 @@ def prune(
     filters: str,
     time_zone: str,
     *,
-    asks_indexes: bool = True,
+    without: frozenset[str] = frozenset(),
     knows_zone: bool = True,
 ) -> Report:
     """The slices that may hold a row for which Spark's filters are true.
@@ -67,7 +67,7 @@ def prune(
         pin: The table.
         filters: The filters, as the JVM spells them.
         time_zone: That of the session.
-        asks_indexes: Whether the session lets indexes remove anything.
+        without: The kinds of index that the session lets remove nothing, or `all`.
         knows_zone: Whether the JVM and lakedex agree on that zone.
     """
 
@@ -77,10 +77,9 @@ def prune(
         translated = translate_filters(
             filters, pin.snapshot.schema, time_zone, knows_zone=knows_zone
         )
-        without = frozenset() if pin.spec.prunes and asks_indexes else frozenset(["all"])
         options = PlanOptions(
             time_zone=time_zone,
-            without=without,
+            without=without | pin.spec.without,
             reader=SPARK,
             base_files_only=pin.base_files_only,
         )
@@ -97,7 +96,7 @@ def prune(
             unknown=translated.unknown,
         )
 
-    return pin.planned(f"{time_zone} {asks_indexes} {filters}", make)
+    return pin.planned(f"{time_zone} {sorted(without)} {filters}", make)
 
 
 def _unpruned(pin: Pin) -> Report:

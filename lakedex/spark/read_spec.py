@@ -34,8 +34,9 @@ _REFUSED = ("hoodie.datasource.read.incr.path.glob", "hoodie.datasource.read.inc
 _MERGE_TYPE = "hoodie.datasource.merge.type"
 _SKIPPING = "hoodie.enable.data.skipping"
 _METADATA = "hoodie.metadata.enable"
-SWITCHES = (_SKIPPING, _METADATA)
-"""What lets no index remove anything where it is `false`, as an option or of the session."""
+_BUCKETS = "hoodie.bucket.index.query.pruning"
+SWITCHES = {_SKIPPING: "all", _METADATA: "all", _BUCKETS: "bucket"}
+"""What is not used where it is `false`, as an option or of the session: a kind of index, or all."""
 BASE_FILES_ONLY = "hoodie.query.as.ro.table"
 """Says of a name in a catalog that it shows base files only, or the table itself."""
 
@@ -133,6 +134,8 @@ class ReadSpec:
     """The same, but only if the files of `end` are gone."""
     prunes: bool = True
     """Whether indexes may remove files."""
+    prunes_by_bucket: bool = True
+    """Whether the bucket index may."""
     is_cdc: bool = False
     """Whether an incremental query returns the changes of rows (CDC), instead of the rows."""
 
@@ -169,8 +172,15 @@ class ReadSpec:
             end=end,
             takes_what_is_left=_is_on(given, TAKES_WHAT_IS_LEFT, default="false"),
             prunes=_is_on(given, _SKIPPING) and _is_on(given, _METADATA),
+            prunes_by_bucket=_is_on(given, _BUCKETS),
             is_cdc=is_cdc,
         )
+
+    @property
+    def without(self) -> frozenset[str]:
+        """The kinds of index that are not used; `all` for any."""
+        kinds = ("all", not self.prunes), ("bucket", not self.prunes_by_bucket)
+        return frozenset(kind for kind, is_off in kinds if is_off)
 
     @classmethod
     def parse(cls, text: str) -> ReadSpec:

@@ -139,8 +139,8 @@ class PlanSettings:
     """The settings at one moment."""
 
     zone: str
-    asks_indexes: bool
-    """Whether indexes may remove anything."""
+    without: frozenset[str]
+    """The kinds of index that may not remove anything, or `all`."""
     counts_scans: bool
 
 
@@ -168,7 +168,8 @@ class SessionSettings:
             check_session({name: value for name, _, value in pairs}, Use.READ, obeyed=SWITCHES)
             self._checked = options
         counts, *switches = map(_is_on, _SWITCHES, values)
-        return PlanSettings(zone, all(switches), counts)
+        kinds = zip(SWITCHES.values(), switches, strict=True)
+        return PlanSettings(zone, frozenset(kind for kind, is_on in kinds if not is_on), counts)
 
 
 def _is_on(name: str, value: str) -> bool:
@@ -454,9 +455,9 @@ class TableServer:
         return self._pins.find(name, self._tables.address)
 
     def _report(self, pin: Pin, filters: str, settings: PlanSettings) -> Report:
-        zone, asks_indexes = settings.zone, settings.asks_indexes
+        zone, without = settings.zone, settings.without
         knows_zone = is_same_zone(self._spark.sparkContext._jvm, zone)
-        return prune(pin, filters, zone, asks_indexes=asks_indexes, knows_zone=knows_zone)
+        return prune(pin, filters, zone, without=without, knows_zone=knows_zone)
 
     def _planned(self, name: str, filters: str, settings: PlanSettings) -> tuple[Pin, Report]:
         pin = self._pin_of(name)

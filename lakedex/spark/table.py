@@ -12,9 +12,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakedex import api
 from lakedex.api import Filter, ReadOptions
+from lakedex.config.keys import BUCKET_INDEX_FOLDER
 from lakedex.config.option_check import is_own_name
 from lakedex.config.write_index import bucket_options
-from lakedex.config.write_option_names import EXPRESSION_TIME_ZONE
+from lakedex.config.write_option_names import (
+    BUCKET_COUNT,
+    BUCKET_ENGINE,
+    BUCKET_EXPRESSIONS,
+    EXPRESSION_TIME_ZONE,
+)
 from lakedex.engine import Engine
 from lakedex.errors import InvalidInput, LakedexError
 from lakedex.index.catalog import IndexInfo
@@ -87,9 +93,11 @@ class TableViews(ABC):
         """What would be read for a filter, and why; see `lakedex.api.Table.explain`."""
         return self._open().explain(filter, as_of, assuming=assuming)
 
-    def advise(self, name: str | None = None) -> Advice:
-        """Indexes to create and to drop; see `lakedex.api.Table.advise`."""
-        return self._open().advise(name)
+    def advise(
+        self, name: str | None = None, *, options: Mapping[str, str] | None = None
+    ) -> Advice:
+        """Indexes to create and to drop, buckets to resize; see `lakedex.api.Table.advise`."""
+        return self._open().advise(name, options=options)
 
     def buckets(
         self, partitions: str | Sequence[str] = (), *, options: Mapping[str, str] | None = None
@@ -525,7 +533,7 @@ class SparkTable(TableViews):
         """What writes the table, for statements that choose their rows from the table itself."""
         zone = {EXPRESSION_TIME_ZONE.name: self.time_zone}
         given = dict(options or {})
-        for name, value in self._catalog.items():
+        for name, value in self._catalog_options().items():
             if given.setdefault(name, value).upper() != value.upper():
                 raise InvalidInput(
                     f"{name}={given[name][:80]!r} contradicts the catalog, which has {value!r} for "
@@ -534,6 +542,21 @@ class SparkTable(TableViews):
         chosen = {**zone, **given}
         judge = SparkJudge(self._spark, lambda: self.snapshot)
         return writer_with_services(self._address, self._engine, chosen, self._batch, judge)
+
+    def _catalog_options(self) -> dict[str, str]:
+        """What the catalog says of the bucket index; numbers only until the table has its own.
+
+        A rescale changes those of the table, and not the catalogs that name it.
+        """
+        found = dict(self._catalog)
+        numbers = [name for each in (BUCKET_COUNT, BUCKET_EXPRESSIONS) for name in each.names]
+        if found.keys().isdisjoint(numbers):
+            return found
+        storage = self._address.open()
+        has_own = BUCKET_ENGINE.given(read_own_properties(storage)) is not None
+        if not has_own and not storage.folders(BUCKET_INDEX_FOLDER):
+            return found
+        return {name: value for name, value in found.items() if name not in numbers}
 
     @property
     def snapshot(self) -> Snapshot:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from lakedex.cli.main import app
 from lakedex.errors import InvalidInput, LakedexError
 from lakedex.write.stream_batches import StreamBatch
 from tests.spark.conftest import newest_only
@@ -18,6 +21,7 @@ MOVING = [
     "CALL run_clustering(table => '{t}')",
     "CALL run_clustering(table => '{t}', op => 'schedule')",
 ]
+PAGE = Path(__file__).parents[2] / "docs" / "indexes" / "bucket.md"
 ENGINES = ("SIMPLE", "CONSISTENT_HASHING", "EXTENDIBLE_HASHING")
 
 
@@ -208,3 +212,117 @@ def test_a_name_may_say_that_an_empty_table_has_buckets(lake, spark, tmp_path):
     lake.table("asked").upsert(rows)
     assert spark.table("asked").count() == 3
     assert_in_buckets(str(path), ["id"], 3)
+
+
+def test_pruning_by_bucket_is_switched_off_by_hudis_option(lake, spark, tmp_path):
+    lake.sql(
+        "CREATE TABLE pruned (id STRING, v INT) USING hudi TBLPROPERTIES (primaryKey = 'id', "
+        "'hoodie.index.type' = 'BUCKET', 'hoodie.bucket.index.num.buckets' = '4') "
+        f"LOCATION '{tmp_path / 'pruned'}'"
+    )
+    lake.sql("INSERT INTO pruned SELECT cast(id AS string), 1 FROM range(400)")
+    switch = "hoodie.bucket.index.query.pruning"
+    query = "SELECT * FROM pruned WHERE id = '7'"
+
+    def left() -> bool:
+        (step,) = [each for each in lake.explain(query).steps if each.index == "bucket"]
+        return step.used
+
+    assert left()
+    reader = spark.read.format("hudi").option(switch, "false")
+    whole = reader.load(str(tmp_path / "pruned")).where("id = '7'")
+    assert "bucket" not in {each.index for each in lake.explain(whole).steps if each.used}
+    assert whole.count() == 1
+    spark.conf.set(switch, "false")
+    try:
+        assert not left()
+        assert spark.sql(query).count() == 1
+    finally:
+        spark.conf.unset(switch)
+        lake.sql("DROP TABLE pruned")
+
+
+def test_numbers_of_buckets_are_managed_as_in_hudi(lake, spark, tmp_path):
+    path = tmp_path / "managed"
+    lake.sql(
+        "CREATE TABLE managed (id STRING, v INT, p STRING) USING hudi TBLPROPERTIES "
+        "(primaryKey = 'id', 'hoodie.index.type' = 'BUCKET', "
+        "'hoodie.bucket.index.num.buckets' = '2') PARTITIONED BY (p) "
+        f"LOCATION '{path}'"
+    )
+    lake.sql("INSERT INTO managed SELECT cast(id AS string), 1, concat('p', id % 3) FROM range(90)")
+
+    def call(more: str) -> tuple[str, str]:
+        (row,) = lake.sql(
+            f"CALL partition_bucket_index_manager(table => 'managed', {more})"
+        ).collect()
+        assert row.result == "SUCCESS"
+        return row.operation, row.details
+
+    def counts() -> list[int]:
+        report = lake.table("managed").buckets()
+        assert lake.table("managed").verify().ok
+        assert report.partitions[0].rows == 30
+        return [len(each.buckets) for each in report.partitions]
+
+    try:
+        before = content(path)
+        told = call("overwrite => 'p=p[01],5', bucket_number => 3")
+        assert told == ("DRY_RUN_OVERWRITE", "p=p0 => 5;p=p1 => 5;p=p2 => 3")
+        assert content(path) == before, "a dry run changes nothing"
+        assert call("overwrite => 'p=p[01],5', bucket_number => 3, dry_run => false")[0] == (
+            "OVERWRITE"
+        )
+        assert counts() == [5, 5, 3]
+        assert call("add => 'p=p1,7', dry_run => false")[0] == "ADD"
+        assert counts() == [5, 7, 3]
+        shown = call("show_config => true")[1].split("; ")
+        assert [each.partition(": ")[2] for each in shown[-2:]] == [
+            "p=p[01],5 (default 3)",
+            "p=p1,7;p=p[01],5 (default 3)",
+        ]
+        newest = shown[-1].partition(":")[0]
+        assert call(f"rollback => '{newest}'")[0] == "ROLLBACK"
+        assert counts() == [5, 5, 3]
+        # The catalog has the number with which the table was created.
+        lake.sql("INSERT INTO managed VALUES ('new', 1, 'p9')")
+        assert len(lake.table("managed").buckets("p=p9").partitions[0].buckets) == 3
+        for wrong, words in [
+            ("overwrite => 'nonsense'", "pattern and a number"),
+            ("overwrite => '.*,0'", "pattern and a number"),
+            ("overwrite => '.*,4', add => '.*,4'", "one of overwrite, add"),
+            ("dry_run => false", "one of overwrite, add"),
+            ("rollback => '20200101000000000'", "no change of the numbers"),
+            ("overwrite => '.*,4', rule => 'hash'", "rule is regex"),
+        ]:
+            with pytest.raises(InvalidInput, match=words):
+                call(wrong)
+    finally:
+        lake.sql("DROP TABLE managed")
+
+
+def test_the_sql_of_the_page_of_the_bucket_index_runs(lake, spark):
+    blocks = re.findall(r"```sql\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    try:
+        answers = [
+            lake.sql(text).collect()
+            for block in blocks
+            for text in block.split(";\n")
+            if text.strip()
+        ]
+        table = lake.table("trips")
+        assert [(row.id, row.fare) for row in answers[3]] == [("trip-7", 2.5)]
+        assert [len(each.buckets) for each in table.buckets().partitions] == [5, 3]
+        table.resize(8, partitions=["city=c1"])
+        assert [len(each.buckets) for each in table.buckets().partitions] == [5, 8]
+        assert "partition_bucket_index_manager" in lake.advise("trips").statements[0]
+        for line in re.findall(r"^lakedex (resize trips .*)$", PAGE.read_text(), re.MULTILINE):
+            words = [table.path if word == "trips" else word for word in line.split()]
+            result = CliRunner().invoke(app, words, prog_name="lakedex")
+            assert result.exit_code == 0, result.output
+        assert [len(each.buckets) for each in table.buckets().partitions] == [4, 8]
+        lake.sql("DELETE FROM trips WHERE id = 'trip-8'")
+        assert spark.table("trips").count() == 999
+        assert table.verify().ok
+    finally:
+        lake.sql("DROP TABLE trips")

@@ -1,4 +1,4 @@
-"""Proposals about indexes, and the report that ranks them."""
+"""Proposals about indexes and buckets, and the report that ranks them."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class AdvisedTable:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """One index to create or to drop."""
+    """One index to create or to drop, or buckets to resize."""
 
-    action: Literal["create", "drop"]
+    action: Literal["create", "drop", "resize"]
     table: str
     index: str
     kind: str
@@ -49,6 +49,10 @@ class Proposal:
     build_seconds: float
     """What building it takes, by one task after the other."""
     reason: str
+    bytes_read: int = 0
+    """What a resize reads; 0 for other actions."""
+    bytes_written: int = 0
+    """What a resize writes, about."""
 
     @property
     def benefit(self) -> float:
@@ -81,7 +85,7 @@ class Advice:
         }
 
     def __str__(self) -> str:
-        lines = [] if self.proposals else ["no index to create or to drop"]
+        lines = [] if self.proposals else ["no index to create or to drop, no buckets to resize"]
         for number, each in enumerate(self.proposals, start=1):
             lines += [f"{number}. {each.statement}", f"   {figures(each)}", f"   {each.reason}"]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
@@ -89,6 +93,12 @@ class Advice:
 
 def figures(proposal: Proposal) -> str:
     """What a proposal brings and costs, on one line."""
+    if proposal.action == "resize":
+        return (
+            f"reads {proposal.bytes_read:,} bytes and writes about {proposal.bytes_written:,}; "
+            f"saves {proposal.bytes_saved:,.0f} bytes of a lookup by key, and "
+            f"{proposal.files_saved:,.0f} files of a full read"
+        )
     cost = f"{proposal.bytes_per_change:,.0f} bytes for every changed value"
     if proposal.action == "drop":
         return f"frees {proposal.size_bytes:,} bytes, and {cost} in writes"
@@ -99,7 +109,7 @@ def figures(proposal: Proposal) -> str:
 
 
 def ranked(proposals: Sequence[Proposal]) -> tuple[Proposal, ...]:
-    """What to create by benefit for every byte, then what to drop by its size.
+    """What to create by benefit for every byte, what to drop by its size, what to resize.
 
     Example:
         >>> ranked([])
@@ -109,4 +119,6 @@ def ranked(proposals: Sequence[Proposal]) -> tuple[Proposal, ...]:
     drops = [each for each in proposals if each.action == "drop"]
     creates.sort(key=lambda each: -each.benefit)
     drops.sort(key=lambda each: -each.size_bytes)
-    return (*creates, *drops)
+    resizes = [each for each in proposals if each.action == "resize"]
+    resizes.sort(key=lambda each: -each.bytes_read)
+    return (*creates, *drops, *resizes)

@@ -1,12 +1,17 @@
-"""Proposes indexes to create and to drop, judging by the queries that were counted."""
+"""Proposes indexes to create and to drop, judging by the queries that were counted, and resizes.
+
+Buckets are judged by their sizes alone, by the same policy and limits as a resize.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
-from lakedex.errors import LakedexError
+from lakedex.errors import InvalidInput, LakedexError
 from lakedex.filegroup import RECORD_KEY
 from lakedex.index.advice import Demand, Suggestion, Workload
 from lakedex.index.catalog import IndexInfo, list_indexes
@@ -16,28 +21,33 @@ from lakedex.prune.usage import IndexUsage, TableUsage
 from lakedex.services.advising.advice import Advice, AdvisedTable, Proposal, ranked
 from lakedex.services.index_estimating import estimate_index, sampled_table
 from lakedex.services.index_names import find_index
+from lakedex.services.verifying.report import counted
 from lakedex.table import Snapshot
+from lakedex.write.resizing import BucketReport, ResizeInfo, has_buckets, report_buckets
 
 _ENOUGH_QUERIES = 10
 """An index that was there for fewer queries may still be needed."""
 
 
-def advise_table(snapshot: Snapshot, usage: TableUsage, name: str) -> Advice:
+def advise_table(
+    snapshot: Snapshot, usage: TableUsage, name: str, options: Mapping[str, str] | None = None
+) -> Advice:
     """What to create and to drop, judging by the queries that were counted.
 
     Args:
         snapshot: The table; samples of its data are read.
         usage: What was counted.
         name: What statements call the table.
+        options: Options of a resize, such as `hoodie.parquet.max.file.size`.
     """
     table = AdvisedTable(snapshot, usage, name)
-    if not usage.scans:
-        note = f"{name}: no query with a predicate was counted yet"
-        return Advice((), (note,))
-    found = list(create_proposals(table))
+    found = list(resize_proposals(table, options or {}))
+    if usage.scans:
+        found = [*create_proposals(table), *drop_proposals(table), *found]
+    else:
+        found.append(f"{name}: no query with a predicate was counted yet")
     notes = [each for each in found if isinstance(each, str)]
     proposals = [each for each in found if isinstance(each, Proposal)]
-    proposals += drop_proposals(table)
     return Advice(ranked(proposals), tuple(notes))
 
 
@@ -46,7 +56,7 @@ def joined_advice(parts: Sequence[Advice]) -> Advice:
 
     Example:
         >>> print(joined_advice([Advice((), ("trips: nothing was counted",))]))
-        no index to create or to drop
+        no index to create or to drop, no buckets to resize
         note: trips: nothing was counted
     """
     proposals = [each for part in parts for each in part.proposals]
@@ -174,3 +184,121 @@ def _drop_proposal(table: AdvisedTable, info: IndexInfo, reason: str) -> Proposa
         build_seconds=0.0,
         reason=f"{reason}; every write keeps it up to date",
     )
+
+
+def resize_proposals(table: AdvisedTable, options: Mapping[str, str]) -> Iterator[Proposal | str]:
+    """What the next resize would do; a text says why that is not known."""
+    try:
+        if not has_buckets(table.snapshot):
+            return
+        report = report_buckets(table.snapshot, options=options, counts_rows=False)
+    except LakedexError as error:
+        if options and isinstance(error, InvalidInput):
+            raise
+        yield f"{table.name}: {error}"
+        return
+    if report.is_ring:
+        if report.due:
+            yield _resize_proposal(table, report, report.due, _clustering(table, options))
+        return
+    # Rules say the number of partitions to come too, so that each number is a call of its own.
+    by_number: dict[int, list[tuple[str, ResizeInfo]]] = defaultdict(list)
+    for partition, due in report.due:
+        if {",", ";", "\n"}.isdisjoint(partition):
+            by_number[due.into].append((partition, due))
+        else:
+            yield f"{table.name}: {due} of {partition!r}, with all partitions: no rule can name it"
+    for number, own in sorted(by_number.items()):
+        is_whole = len(own) == len(report.partitions)
+        names = () if is_whole else tuple(partition for partition, _ in own)
+        yield _resize_proposal(table, report, own, _rescale(table, number, names))
+
+
+def _resize_proposal(
+    table: AdvisedTable,
+    report: BucketReport,
+    due: Sequence[tuple[str, ResizeInfo]],
+    statement: str,
+) -> Proposal:
+    before, after, files = _lookup_bytes(report, due)
+    return Proposal(
+        action="resize",
+        table=table.name,
+        index="bucket",
+        kind="bucket",
+        columns=report.hash_fields,
+        statement=statement,
+        queries=0,
+        files_saved=float(max(0, files)),
+        bytes_saved=max(0.0, before - after),
+        size_bytes=0,
+        bytes_per_change=0.0,
+        build_seconds=0.0,
+        reason=_why_resize(report, due, before, after),
+        bytes_read=sum(each.bytes_read for _, each in due),
+        bytes_written=sum(each.bytes_written for _, each in due),
+    )
+
+
+def _lookup_bytes(
+    report: BucketReport, due: Sequence[tuple[str, ResizeInfo]]
+) -> tuple[float, float, int]:
+    """The bytes of the bucket of a key, in the mean, before and after; and the files saved."""
+    sizes = {
+        (each.partition, bucket.number): bucket.size_bytes
+        for each in report.partitions
+        for bucket in each.buckets
+    }
+    old, new = 0.0, 0.0
+    saved = 0
+    for partition, change in due:
+        own = [sizes[partition, number] for number in change.buckets]
+        # A key is in a bucket as often as the bucket is large.
+        old += sum(size**2 for size in own)
+        new += sum(own) * change.bytes_written / change.into
+        saved += sum(size > 0 for size in own) - change.into
+    total = sum(sizes[partition, number] for partition, each in due for number in each.buckets)
+    return old / max(1, total), new / max(1, total), saved
+
+
+def _why_resize(
+    report: BucketReport, due: Sequence[tuple[str, ResizeInfo]], before: float, after: float
+) -> str:
+    limits = report.limits
+    counts = Counter(each.action for _, each in due)
+    done = ", ".join(counted(count, action) for action, count in sorted(counts.items()))
+    later = sum(len(each.waiting) for each in report.partitions)
+    rest = f"; {counted(later, 'bucket')} more in later plans" if later else ""
+    return (
+        f"{done} in {counted(len({name for name, _ in due}), 'partition')}: buckets above "
+        f"{limits.split_above:,} bytes are too large, below {limits.merge_below:,} too small; the "
+        f"bucket of a key has {before:,.0f} bytes in the mean, and then {after:,.0f}{rest}"
+    )
+
+
+def _clustering(table: AdvisedTable, options: Mapping[str, str]) -> str:
+    listed = ",".join(f"{name}={value}" for name, value in options.items())
+    said = f", options => {_quoted(listed)}" if listed else ""
+    return f"CALL run_clustering({_place(table)}{said})"
+
+
+def _rescale(table: AdvisedTable, number: int, partitions: Sequence[str]) -> str:
+    rules = ";".join(f"^{re.escape(each)}$,{number}" for each in partitions) or f".*,{number}"
+    change = "add" if partitions else "overwrite"
+    default = "" if partitions else f", bucket_number => {number}"
+    return (
+        f"CALL partition_bucket_index_manager({_place(table)}, {change} => {_quoted(rules)}"
+        f"{default}, dry_run => false)"
+    )
+
+
+def _place(table: AdvisedTable) -> str:
+    """The table in a CALL: by its path where it has no name in a catalog."""
+    if table.name.startswith("lakedex.`"):
+        return f"path => {_quoted(table.snapshot.storage.root)}"
+    return f"table => {_quoted(table.name)}"
+
+
+def _quoted(text: str) -> str:
+    """A text as a constant of SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         BucketReport,
         PartitionReport,
         ResizeInfo,
+        has_buckets,
         report_buckets,
     )
 
@@ -23,6 +24,7 @@ __all__ = [
     "ResizeInfo",
     "ResizeLimits",
     "ResizePolicy",
+    "has_buckets",
     "report_buckets",
 ]
 
@@ -35,6 +37,7 @@ _HOMES = {
     "ResizeInfo": _REPORT,
     "ResizeLimits": _POLICIES,
     "ResizePolicy": _POLICIES,
+    "has_buckets": _REPORT,
     "report_buckets": _REPORT,
 }
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 from lakedex.config.bucket_options import BucketEngineType, BucketProperties, ResizeOptions
 from lakedex.config.option_check import check_options, did_you_mean
-from lakedex.config.write_option_names import MAX_FILE_SIZE
+from lakedex.config.write_option_names import INDEX_TYPE, MAX_FILE_SIZE
 from lakedex.config.write_options import by_newest_name
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import FileSlice, ReadContext, count_rows
@@ -247,6 +247,14 @@ def report_buckets(
         limits,
         tuple(whole),
     )
+
+
+def has_buckets(snapshot: Snapshot) -> bool:
+    """Whether a table has a bucket index, whoever made it."""
+    kept = read_own_properties(snapshot.storage)
+    if INDEX_TYPE.given(kept) is not None:
+        return BucketProperties.of(kept).is_bucket
+    return find_bucket_index(snapshot) is not None
 
 
 def _bucket_table(

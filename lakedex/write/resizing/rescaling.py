@@ -6,14 +6,15 @@ number and the file groups change in one step, for every engine, and a rollback 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from lakedex.errors import CommitConflict, InvalidInput
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.index.kinds.bucket.engine import SimpleBuckets, SimpleEngine, bucket_engine
 from lakedex.index.kinds.bucket.partition_counts import (
     PartitionCounts,
+    all_partition_counts,
     load_partition_counts,
     store_partition_counts,
 )
@@ -29,42 +30,77 @@ _MOST_BUCKETS = 1_000_000
 
 
 @dataclass(frozen=True)
+class NewCounts:
+    """What a rescale is asked for: one number, or rules by partition."""
+
+    count: int | None = None
+    """The number of buckets; with rules that of partitions which no rule names, None as before."""
+    partitions: tuple[str, ...] = ()
+    """The only partitions that get the number; none for all, and for those to come."""
+    expressions: str = ""
+    """Rules instead: `pattern,number;pattern,number`; the first one that fits counts."""
+    adds: bool = False
+    """Whether the rules go before those that there are, and do not replace them."""
+
+    def after(self, before: PartitionCounts, present: Sequence[str]) -> PartitionCounts:
+        """The numbers of a table with some partitions.
+
+        Raises:
+            InvalidInput: a number or a rule is none, or a partition is not there.
+        """
+        if self.count is not None and not 1 <= self.count <= _MOST_BUCKETS:
+            raise InvalidInput(f"a partition has 1 to {_MOST_BUCKETS} buckets, not {self.count}")
+        if self.expressions:
+            old = f";{before.expressions}" if self.adds and before.expressions else ""
+            default = before.default if self.count is None else self.count
+            return PartitionCounts(f"{self.expressions}{old}", default, before.rule)
+        unknown = [each for each in self.partitions if each not in present]
+        if unknown:
+            raise InvalidInput(f"the table has no partition {unknown[0]!r}")
+        count = before.default if self.count is None else self.count
+        if not self.partitions:
+            return PartitionCounts.whole(count)
+        return _first(before).with_counts(self.partitions, count, before.instant)
+
+
+@dataclass(frozen=True)
 class Rescale:
     """Partitions that get another number of buckets."""
 
-    count: int
-    partitions: tuple[str, ...]
-    """Those that have rows."""
-    is_whole: bool
-    """Whether partitions to come have the number, too."""
     before: PartitionCounts
+    after: PartitionCounts
+    partitions: Mapping[str, int]
+    """Those that have rows and another number then, with that."""
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether partitions to come have the same numbers too."""
+        rules = [(each.rules(), each.default) for each in (_first(self.before), self.after)]
+        return not self.partitions and rules[0] == rules[1]
 
 
-def plan_rescale(
-    target: Target, snapshot: Snapshot, count: int, partitions: Sequence[str]
-) -> Rescale:
-    """The partitions whose number of buckets is another one.
+def plan_rescale(target: Target, snapshot: Snapshot, asked: NewCounts) -> Rescale:
+    """The partitions whose number of buckets becomes another one.
 
     Args:
         target: The table.
         snapshot: The same under the lock, or before.
-        count: The new number of buckets.
-        partitions: Some partitions; none for all, and for those to come.
+        asked: The new numbers.
 
     Raises:
-        InvalidInput: the table has no fixed number of buckets, the number is none, or a partition
-            is not there.
+        InvalidInput: the table has no fixed number of buckets, a number or a rule is none, or a
+            partition is not there.
     """
-    engine = _engine(target, snapshot)
-    if not 1 <= count <= _MOST_BUCKETS:
-        raise InvalidInput(f"a partition has 1 to {_MOST_BUCKETS} buckets, not {count}")
-    present = snapshot.slices.partitions
-    unknown = [each for each in partitions if each not in present]
-    if unknown:
-        raise InvalidInput(f"the table has no partition {unknown[0]!r}")
-    wanted = partitions or present
-    changed = tuple(sorted(each for each in wanted if engine.counts.count(each) != count))
-    return Rescale(count, changed, not partitions, engine.counts)
+    before, present = _engine(target, snapshot).counts, snapshot.slices.partitions
+    after = asked.after(before, present)
+    old, new = before.counts(present), after.counts(present)
+    changed = {each: new[each] for each in sorted(present) if new[each] != old[each]}
+    return Rescale(before, after, changed)
+
+
+def stored_counts(snapshot: Snapshot) -> list[PartitionCounts]:
+    """Every version of the numbers of buckets that counts, the newest last."""
+    return all_partition_counts(snapshot.storage, snapshot.timeline)
 
 
 def write_rescale(
@@ -77,11 +113,11 @@ def write_rescale(
     slices = tuple(each for each in snapshot.slices if each.partition in chosen)
     buckets = {
         # A generation of its own, so that no file id is used again.
-        each: SimpleBuckets(each, rescale.count, generation=instant)
-        for each in rescale.partitions
+        each: SimpleBuckets(each, count, generation=instant)
+        for each, count in rescale.partitions.items()
     }
     moves = BucketMoves(slices, dict(buckets), engine.options.fields)
-    committed = RescaledBuckets(rescale, _counts(rescale, instant), slices)
+    committed = RescaledBuckets(rescale, replace(rescale.after, instant=instant), slices)
     return write_moves(target, transaction, moves, committed, scratch=scratch, clock=clock)
 
 
@@ -108,9 +144,9 @@ class RescaledBuckets:
         if stored is not None and stored != self.rescale.before:
             raise CommitConflict("another writer changed the numbers of buckets meanwhile")
         gone = {each.id for each in self.replaced}
+        same = self._unchanged(scope.snapshot.slices.partitions)
         for each in scope.snapshot.slices:
-            is_meant = self.rescale.is_whole or each.partition in self.rescale.partitions
-            if is_meant and each.id not in gone and not self._has_count(each.partition):
+            if each.id not in gone and each.partition not in same:
                 raise CommitConflict(
                     f"another writer added file group {each.file_id} to partition "
                     f"{each.partition!r} meanwhile"
@@ -123,10 +159,10 @@ class RescaledBuckets:
     def mark_rings(self, storage: Storage) -> None:
         """Do nothing: there are no rings."""
 
-    def _has_count(self, partition: str) -> bool:
-        """Whether a partition had the number before, so that it stays as it is."""
-        is_changed = partition in self.rescale.partitions
-        return not is_changed and self.rescale.before.count(partition) == self.rescale.count
+    def _unchanged(self, partitions: Sequence[str]) -> set[str]:
+        """The partitions that keep their number, so that they stay as they are."""
+        old, new = self.rescale.before.counts(partitions), self.after.counts(partitions)
+        return {p for p in partitions if old[p] == new[p] and p not in self.rescale.partitions}
 
 
 def _engine(target: Target, snapshot: Snapshot) -> SimpleEngine:
@@ -140,13 +176,6 @@ def _engine(target: Target, snapshot: Snapshot) -> SimpleEngine:
             f"({options.engine.value}): leave the number out"
         )
     return engine
-
-
-def _counts(rescale: Rescale, instant: str) -> PartitionCounts:
-    if rescale.is_whole:
-        return PartitionCounts.whole(rescale.count, instant)
-    before = _first(rescale.before)
-    return before.with_counts(rescale.partitions, rescale.count, instant)
 
 
 def _first(counts: PartitionCounts) -> PartitionCounts:

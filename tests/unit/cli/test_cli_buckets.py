@@ -254,3 +254,59 @@ def test_a_pending_resize_is_told_with_how_to_run_it(damage, lakedex):
     assert printed.count(f"split pends: {instant}") == 12
     assert f"lakedex resize PATH --instant {instant}" in printed
     assert "P" * 80 in printed
+
+
+def test_advice_names_the_resize_with_its_cost(damage, lakedex):
+    path = str(damage("bucket_consistent").path)
+    report = package.open(path).buckets()
+    (told,) = package.open(path).advise("trips").proposals
+    assert (told.action, told.statement) == ("resize", "CALL run_clustering(table => 'trips')")
+    assert told.bytes_read == sum(each.bytes_read for _, each in report.due) == report.size_bytes
+    assert told.files_saved == 12 - 3
+    assert "3 merges in 3 partitions" in told.reason
+    (row,) = json.loads(lakedex("advise", path, "--json").stdout)["proposals"]
+    assert (row["action"], row["bytes_written"]) == ("resize", told.bytes_written)
+    assert row["statement"] == f"CALL run_clustering(path => '{path}')"
+    (result,) = resize_buckets(writer_of(path))
+    assert result.file_groups_replaced - result.files == told.files_saved
+    assert package.open(path).advise().proposals == ()
+
+
+def test_advice_of_splits_says_what_a_lookup_saves(damage):
+    path = str(damage("bucket_consistent").path)
+    (told,) = package.open(path).advise("trips", options=SPLITS).proposals
+    listed = ",".join(f"{name}={value}" for name, value in SPLITS.items())
+    assert told.statement == f"CALL run_clustering(table => 'trips', options => '{listed}')"
+    assert "12 splits in 3 partitions" in told.reason
+    before = package.open(path).files()
+    mean = sum(s.size_bytes**2 for s in before) / sum(s.size_bytes for s in before)
+    (result,) = resize_buckets(writer_of(path, **SPLITS))[:1]
+    assert told.bytes_written / result.bytes_written == pytest.approx(0.3, abs=0.2)
+    assert mean / 2 < told.bytes_saved < mean
+    assert told.files_saved == 0
+
+
+def test_advice_names_the_rescale_of_a_fixed_number(tmp_path):
+    lab = table_of(tmp_path, "SIMPLE", 4, 40)
+    lab.writer.upsert(source([row(f"k{n}", "b", 1) for n in range(40)]))
+    (told,) = package.open(lab.path).advise("t").proposals
+    assert told.statement == (
+        "CALL partition_bucket_index_manager(table => 't', overwrite => '.*,1', "
+        "bucket_number => 1, dry_run => false)"
+    )
+    rescale_buckets(lab.writer, 1, ["p=a"])
+    (told,) = package.open(lab.path).advise("t").proposals
+    assert told.statement.startswith(
+        "CALL partition_bucket_index_manager(table => 't', add => '^p=b$,1', dry_run"
+    )
+    rescale_buckets(lab.writer, 1, ["p=b"])
+    assert package.open(lab.path).advise("t").proposals == ()
+
+
+def test_advice_says_when_buckets_cannot_be_read(damage):
+    path = damage("bucket_consistent").path
+    (ring,) = Path(path, RINGS, "eu").glob("*.hashing_meta")
+    ring.write_bytes(b"{")
+    advice = package.open(path).advise()
+    assert advice.proposals == ()
+    assert any(ring.name in note for note in advice.notes)

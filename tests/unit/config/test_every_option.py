@@ -36,6 +36,7 @@ FITTING = {
     "hoodie.bucket.index.hash.field": "id",
     "hoodie.bucket.index.max.num.buckets": "300",
     "hoodie.bucket.index.min.num.buckets": "2",
+    "hoodie.bucket.index.query.pruning": "false",
     "hoodie.bulkinsert.user.defined.partitioner.sort.columns": "x",
     "hoodie.clustering.plan.strategy.cluster.begin.partition": "a",
     "hoodie.clustering.plan.strategy.cluster.end.partition": "b",

@@ -14,6 +14,9 @@ SHOWN = {
         hoodie.datasource.write.operation
         hoodie.datasource.write.partitions.to.delete
     """,
+    "spark/test_bucket_tables.py": """
+        hoodie.bucket.index.query.pruning
+    """,
     "spark/test_hudi_insert_cases.py": """
         hoodie.spark.sql.insert.into.operation
         hoodie.sql.bulk.insert.enable

@@ -178,7 +178,7 @@ def test_without_queries_nothing_is_proposed(trips):
     trips.index("driver")
     advice = trips.table().advise("trips")
     assert not advice.proposals
-    assert str(advice).splitlines()[0] == "no index to create or to drop"
+    assert str(advice).splitlines()[0] == "no index to create or to drop, no buckets to resize"
     assert "no query with a predicate was counted" in advice.notes[0]
 
 

@@ -160,16 +160,29 @@ def load_partition_counts(storage: Storage, timeline: Timeline) -> PartitionCoun
     Raises:
         CorruptFile: they cannot be read.
     """
+    paths = _versions(storage, timeline)
+    if not paths:
+        return None
+    return PartitionCounts.from_json(storage.read(paths[-1]), path=paths[-1])
+
+
+def all_partition_counts(storage: Storage, timeline: Timeline) -> list[PartitionCounts]:
+    """Every version that counts, the newest last.
+
+    Raises:
+        CorruptFile: one of them cannot be read.
+    """
+    paths = _versions(storage, timeline)
+    return [PartitionCounts.from_json(storage.read(path), path=path) for path in paths]
+
+
+def _versions(storage: Storage, timeline: Timeline) -> list[str]:
     versions = {
         name.removesuffix(_SUFFIX): info.path
         for info in storage.list(_CONFIGS)
         if (name := split(info.path)[1]).endswith(_SUFFIX)
     }
-    valid = [instant for instant in versions if _counts(instant, timeline)]
-    if not valid:
-        return None
-    path = versions[max(valid)]
-    return PartitionCounts.from_json(storage.read(path), path=path)
+    return [versions[each] for each in sorted(versions) if _counts(each, timeline)]
 
 
 def discard_partition_counts(storage: Storage, instant: str) -> None:

@@ -82,6 +82,5 @@ REFUSED: Mapping[str, str] = {
     "show_audit_lock_status": _NO_AUDIT,
     "validate_audit_lock": _NO_AUDIT,
     "cleanup_audit_lock": _NO_AUDIT,
-    "partition_bucket_index_manager": "a table keeps the numbers of buckets of its first writer",
 }
 """Procedures of Hudi that lakedex does not have, with what to do instead or why not."""

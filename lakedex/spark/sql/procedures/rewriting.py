@@ -1,4 +1,4 @@
-"""run_compaction, show_compaction, run_clustering, show_clustering."""
+"""run_compaction, show_compaction, run_clustering, show_clustering; bucket numbers by partition."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from lakedex.config.write_option_names import CLUSTERING_PARTITIONS
 from lakedex.errors import InvalidDefinition, InvalidInput
 from lakedex.services.clustering.scheduling import pending_clusterings
 from lakedex.services.compaction.scheduling import pending_compactions
+from lakedex.services.rescaling import rescale_partitions
 from lakedex.spark.sql.context import Context
 from lakedex.spark.sql.procedures.procedure import (
     PLACE,
@@ -19,8 +20,10 @@ from lakedex.spark.sql.procedures.procedure import (
     options_of,
     table_of,
 )
+from lakedex.spark.table import SparkTable
 from lakedex.timeline import Action, Timeline
 from lakedex.timeline.clustering_plan import ClusteringPlan
+from lakedex.write.resizing.rescaling import NewCounts, plan_rescale, stored_counts
 from lakedex.write.rows import KEY
 
 _SCHEDULE, _EXECUTE, _BOTH = "schedule", "execute", "scheduleandexecute"
@@ -90,6 +93,45 @@ def _show_clustering(context: Context, values: Values) -> Rows:
     timeline = table_of(context, values).snapshot.timeline
     found = _planned_as(timeline, Action.CLUSTERING)
     return [_clustering(timeline, each, values) for each in found]
+
+
+def _manage_buckets(context: Context, values: Values) -> Rows:
+    """Show, change or take back the numbers of buckets of a bucket index of the engine SIMPLE."""
+    changes = [name for name in ("overwrite", "add", "rollback") if values[name] is not None]
+    changes += ["show_config"] if values["show_config"] else []
+    if len(changes) != 1:
+        raise InvalidInput("give one of overwrite, add, rollback and show_config")
+    (change,) = changes
+    if str(values["rule"]).lower() != "regex":
+        raise InvalidInput(f"rule is regex, not {values['rule']!r}")
+    table, number = table_of(context, values), values["bucket_number"]
+    if change == "show_config":
+        told = [
+            f"{each.instant}: {each.expressions} (default {each.default})"
+            for each in stored_counts(table.snapshot)
+        ]
+        return [("SUCCESS", "SHOW_CONFIG", "; ".join(told))]
+    if change == "rollback":
+        return [_rollback_of_buckets(table, str(values["rollback"]))]
+    if change == "add" and number is not None:
+        raise InvalidInput("bucket_number goes with overwrite; the one that there is stays")
+    asked = NewCounts(number, expressions=str(values[change]), adds=change == "add")
+    writer = table.writer(options_of(context, values))
+    if values["dry_run"]:
+        target = writer.target()
+        found = plan_rescale(target, target.snapshot, asked).partitions
+        told = [f"{partition} => {count}" for partition, count in found.items()]
+        return [("SUCCESS", f"DRY_RUN_{change.upper()}", ";".join(told))]
+    done = rescale_partitions(writer, asked)
+    table.refresh()
+    return [("SUCCESS", change.upper(), str(done))]
+
+
+def _rollback_of_buckets(table: SparkTable, instant: str) -> tuple[str, str, str]:
+    if instant not in [each.instant for each in stored_counts(table.snapshot)]:
+        raise InvalidInput(f"no change of the numbers of buckets was made at {instant}")
+    table.rollback(instant)
+    return "SUCCESS", "ROLLBACK", f"{instant} was rolled back"
 
 
 def _check_chosen(
@@ -179,6 +221,23 @@ REWRITING = {
         },
         _CLUSTERINGS,
         _run_clustering,
+        changes=True,
+    ),
+    "partition_bucket_index_manager": Procedure(
+        {
+            "table": str,
+            "overwrite": str,
+            "bucket_number": int,
+            "add": str,
+            "dry_run": True,
+            "rollback": str,
+            "show_config": False,
+            "rule": "regex",
+            "options": str,
+            "path": str,
+        },
+        "result string, operation string, details string",
+        _manage_buckets,
         changes=True,
     ),
     "show_clustering": Procedure(
