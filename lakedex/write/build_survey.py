@@ -16,9 +16,9 @@ import pyarrow as pa
 from lakedex.engine import Engine
 from lakedex.filegroup import RECORD_KEY, FileSlice, ReadContext, read_slice
 from lakedex.format.spill import SpillWriter
+from lakedex.index.commit_changes import KeyNote, note_rows
 from lakedex.index.maintenance import ChangedRows, MaintainedIndex, joined_notes
 from lakedex.index.metadata_table.hashing import shards_of
-from lakedex.index.written import KeyNote, note_rows
 from lakedex.schema import SchemaHistory
 from lakedex.schema.field_paths import flat
 from lakedex.storage.protocol import Storage

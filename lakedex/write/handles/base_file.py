@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 
 from lakedex.format.bloom import BloomFilter
 from lakedex.format.parquet import write_base_file
+from lakedex.index.commit_changes import BloomText
 from lakedex.index.maintenance import ColumnSizes
-from lakedex.index.written import BloomText
 from lakedex.schema.field_paths import flat
 from lakedex.write.context import WriteContext
 from lakedex.write.handles.incoming import without_meta_values

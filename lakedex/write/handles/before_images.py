@@ -35,7 +35,7 @@ class BeforeImages:
         self._context = context
         self._columns = list(dict.fromkeys([KEY, *facts.row_columns]))
         self._needed = list(dict.fromkeys([*self._columns, *context.ordering_columns]))
-        self._by_group = any(each.names_places for each in facts.indexes)
+        self._by_group = any(each.stores_locations for each in facts.indexes)
         self._clear()
 
     def _clear(self) -> None:

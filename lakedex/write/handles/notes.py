@@ -7,8 +7,8 @@ import uuid
 import pyarrow as pa
 
 from lakedex.format.spill import SpillWriter
+from lakedex.index.commit_changes import KeyNote, note_rows
 from lakedex.index.metadata_table.hashing import shards_of
-from lakedex.index.written import KeyNote, note_rows
 from lakedex.storage.protocol import Storage
 from lakedex.write.handles.work import GroupWork, WriteTask
 

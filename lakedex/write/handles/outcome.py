@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lakedex.index.commit_changes import BloomText
 from lakedex.index.maintenance import ChangedRows, ColumnSizes, FileRows
-from lakedex.index.written import BloomText
 from lakedex.write.handles.incoming import Incoming
 from lakedex.write.handles.work import WrittenFile
 

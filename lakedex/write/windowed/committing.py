@@ -21,6 +21,7 @@ from lakedex.engine import Engine
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.filegroup.stored_keys import stored_keys
 from lakedex.format.spill import SpillWriter
+from lakedex.index.commit_changes import NOTE_SCHEMA, KeyNote
 from lakedex.index.kinds.windowed.run_writer import (
     NoteSource,
     RunJob,
@@ -39,7 +40,6 @@ from lakedex.index.kinds.windowed.state import (
     remove_unused,
 )
 from lakedex.index.metadata_table.hashing import shards_of
-from lakedex.index.written import NOTE_SCHEMA, KeyNote
 from lakedex.timeline import Action, Timeline
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.transaction import CommitScope
