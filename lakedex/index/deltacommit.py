@@ -33,7 +33,7 @@ from lakedex.index.metadata_table.instants import (
 from lakedex.index.metadata_table.partitions import Change, metadata_partition
 from lakedex.index.metadata_table.shard_writer import NotedRecords, ShardJob, note_tasks
 from lakedex.index.registry import find_metadata_kind, metadata_kind
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import Action, Instant, State, Timeline, load_table_config, to_epoch_ms
 

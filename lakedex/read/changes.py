@@ -38,8 +38,7 @@ from lakedex.table import Snapshot
 from lakedex.table.lost_instants import check_archive
 from lakedex.table.retention import is_retained
 from lakedex.timeline import CommitMetadata, Instant, QueryTime
-from lakedex.timeline.committed import CommittedInstants
-from lakedex.timeline.timeline import EARLIEST
+from lakedex.timeline.timeline import EARLIEST, CommittedInstants
 
 COMMIT_TIME = "_hoodie_commit_time"
 _IDENTITY = META_COLUMNS[:3]

@@ -21,7 +21,7 @@ from lakedex.services.index_names import (
     find_outside,
     spellings,
 )
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties, write_own_properties
 from lakedex.timeline import Action, update_properties

@@ -22,9 +22,9 @@ from lakedex.services.index_names import indexed_path
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import load_table_config
-from lakedex.write.build_ranges import StoredFiles
+from lakedex.write.assign import stored_rows
+from lakedex.write.build_survey import StoredFiles
 from lakedex.write.file_indexes import BUILD_TASKS_A_CORE
-from lakedex.write.row_size import stored_rows
 
 _MOST_GROWTH = 1_000_000
 _OPENINGS = 3

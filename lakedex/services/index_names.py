@@ -22,7 +22,7 @@ from lakedex.index.registry import (
 from lakedex.index.request import indexed_path as path_to_index
 from lakedex.table import Snapshot
 from lakedex.timeline import Action
-from lakedex.write.target import StoredSchema
+from lakedex.write.write_schema import StoredSchema
 
 ONCE: Final = kinds_by_name()
 """Indexes that a table has at most once, each under its own name."""

@@ -13,7 +13,7 @@ from lakedex.engine import Engine, LocalEngine
 from lakedex.errors import CommitConflict, InvalidInput
 from lakedex.index.builds import IndexBuild, pending_builds
 from lakedex.services.metadata_rebuilding import rebuild_metadata
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Instant, Timeline, instant_key
 from lakedex.txn.begin import locked_table

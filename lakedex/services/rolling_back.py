@@ -11,7 +11,7 @@ from lakedex.engine import Engine, LocalEngine
 from lakedex.errors import CommitConflict, InvalidInput
 from lakedex.filegroup import LogFile, parse_data_file
 from lakedex.services.metadata_rebuilding import rebuild_metadata
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.bucket_index import is_resize
 from lakedex.timeline import Action, Instant, State, Timeline

@@ -18,7 +18,7 @@ from lakedex.read.changes import COMMIT_TIME, GroupChange, changed_rows_of, own_
 from lakedex.schema import SchemaHistory
 from lakedex.spark.jobs import map_batches
 from lakedex.spark.schemas import spark_schema
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 
 

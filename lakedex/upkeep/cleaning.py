@@ -46,7 +46,7 @@ from lakedex.index.metadata_table import FILES_PAYLOAD, MetadataTable, metadata_
 from lakedex.index.metadata_table.keys import partition_key
 from lakedex.index.registry import remove_outdated_rings
 from lakedex.storage import Storage, join, split
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import (
@@ -65,7 +65,7 @@ from lakedex.timeline.clean_plan import (
     read_clean_plan,
 )
 from lakedex.txn.begin import locked_table, put_plan
-from lakedex.txn.file_index_builders import remove_abandoned_indexes
+from lakedex.txn.index_builds import remove_abandoned_indexes
 from lakedex.txn.lock import open_lock
 from lakedex.txn.metadata_rollback import open_metadata_table
 from lakedex.txn.recovery import recover

@@ -33,7 +33,7 @@ from lakedex.storage import Storage
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import Action, load_table_config, update_properties
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.txn.metadata_rollback import GIVEN_UP
 from lakedex.write.build_survey import Survey, SurveyWants, survey
 from lakedex.write.context import WriteContext

@@ -27,7 +27,7 @@ from lakedex.storage import Storage
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import load_table_config
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.write.build_survey import SurveyWants, survey
 from lakedex.write.context import WriteContext
 from lakedex.write.metadata_plan import MetadataPlan

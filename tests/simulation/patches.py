@@ -12,7 +12,7 @@ from typing import Any
 from unittest import mock
 
 from lakedex.timeline import properties_file
-from lakedex.txn import heartbeat, restoring, rollback, rollback_files, store_clock, times
+from lakedex.txn import clocks, heartbeat, restoring, rollback, rollback_files
 from lakedex.txn.lock import lease
 from lakedex.txn.process import ProcessId
 from lakedex.upkeep import archiving, cleaning, savepoints
@@ -28,8 +28,8 @@ def living_in(world: World) -> Iterator[None]:
     clock, threads = _Clock(world), _Threads(world)
     names = random.Random(world.seed)
     stand_ins: list[tuple[Any, str, Any]] = [
-        *((module, "time", clock) for module in (lease, store_clock, times)),
-        *((module, "threading", threads) for module in (lease, heartbeat, times)),
+        *((module, "time", clock) for module in (lease, clocks)),
+        *((module, "threading", threads) for module in (lease, heartbeat, clocks)),
         *((module, "time", clock) for module in (rollback, restoring, properties_file)),
         *((module, "time", clock) for module in (cleaning, archiving)),
         (savepoints, "time", clock),

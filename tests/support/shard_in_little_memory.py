@@ -22,7 +22,7 @@ from lakedex.index.metadata_table import group_merge, group_reader, metadata_par
 from lakedex.index.metadata_table.compaction import CompactionJob, compact_groups
 from lakedex.index.metadata_table.group_files import HFILE_OPTIONS, TOKEN, GroupChange, write_log
 from lakedex.index.metadata_table.group_reader import GroupReader, Selection
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 
 PARTITION = "secondary_index_idx_long"
 GROUP = "secondary-index-idx-long-0000-0"

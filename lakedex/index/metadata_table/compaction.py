@@ -57,7 +57,7 @@ from lakedex.index.metadata_table.instants import (
     shares_of_groups,
 )
 from lakedex.index.metadata_table.partitions import metadata_partition
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import (
     Action,

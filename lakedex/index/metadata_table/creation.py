@@ -35,7 +35,7 @@ from lakedex.index.metadata_table.instants import (
 )
 from lakedex.index.metadata_table.partitions import Change, Kind, metadata_partition
 from lakedex.index.metadata_table.shard_writer import NotedRecords, ShardJob, note_tasks
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import Action, Instant, State, to_epoch_ms
 

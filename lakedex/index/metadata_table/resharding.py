@@ -36,7 +36,7 @@ from lakedex.index.metadata_table.instants import (
 )
 from lakedex.index.metadata_table.partitions import metadata_partition
 from lakedex.index.metadata_table.shard_writer import ENTRY_SCHEMA, NotedRecords, write_entries
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import (
     Timeline,

@@ -15,7 +15,7 @@ from lakedex.index.metadata_table.creation import remove_partition_of
 from lakedex.index.metadata_table.instants import MetadataStore
 from lakedex.index.registry import find_metadata_kind, is_named_index
 from lakedex.storage import Storage
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table.lost_instants import metadata_problem
 from lakedex.timeline import Timeline, load_table_config, update_properties
 from lakedex.txn.begin import locked_table

@@ -26,7 +26,7 @@ from lakedex.txn.begin import write_action
 from lakedex.txn.transaction import CommitScope, Transaction
 from lakedex.write.build_survey import SurveyWants, survey
 from lakedex.write.metadata_plan import plan_metadata
-from lakedex.write.target import StoredSchema, WriteSchema
+from lakedex.write.write_schema import StoredSchema, WriteSchema
 from lakedex.write.write_target import Target, write_context
 
 _OPERATION = "INDEX"

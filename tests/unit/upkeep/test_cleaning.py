@@ -16,7 +16,7 @@ from lakedex.errors import CommitConflict, InvalidInput
 from lakedex.filegroup import FileSliceId
 from lakedex.services.clustering import cluster_table
 from lakedex.services.clustering.plan import regroup, requested
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import (
     Action,

@@ -22,11 +22,11 @@ from lakedex.filegroup import META_COLUMNS
 from lakedex.index import size_estimate
 from lakedex.index.size_estimate import stat_groups_for
 from lakedex.services.index_creating import create_index
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Instant, State, update_properties, write_instant
-from lakedex.timeline.committed import CommittedInstants
-from lakedex.txn.times import InstantClock
+from lakedex.timeline.timeline import CommittedInstants
+from lakedex.txn.clocks import InstantClock
 from lakedex.write.context import WriteContext
 from lakedex.write.metadata_build import ensure_metadata
 from lakedex.write.metadata_plan import plan_groups

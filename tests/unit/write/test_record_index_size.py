@@ -8,7 +8,7 @@ import pytest
 import lakedex
 from lakedex.engine import LocalEngine
 from lakedex.index import size_estimate
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table.creation import create_table
 from lakedex.table.own_properties import OWN_COPY_PATH, OWN_PROPERTIES_PATH
 from lakedex.table.spec import TableSpec

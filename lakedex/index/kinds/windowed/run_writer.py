@@ -28,7 +28,7 @@ from lakedex.index.kinds.windowed.lookup import (
 )
 from lakedex.index.kinds.windowed.state import FOLDER, Run, RunFile
 from lakedex.index.metadata_table.hashing import shards_of
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.storage.protocol import Storage
 
 _ENTRIES_A_SHARD = 500_000

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from lakedex.storage import open_storage
-from lakedex.storage.address import StorageAddress
-from lakedex.txn.places import SPILL
+from lakedex.storage.open import StorageAddress
 from lakedex.txn.process import ProcessId
-from lakedex.txn.scratch import Scratch, remove_dead_scratch
+from lakedex.txn.working_folders import SPILL, Scratch, remove_dead_scratch
 from tests.support.killing import Watch, WatchedStorage
 
 ID = "0123456789abcdef0123456789abcdef"

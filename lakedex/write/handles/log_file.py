@@ -2,7 +2,7 @@
 
 A log file takes whatever is given; a reader finds out which version wins. Indexes note the winners,
 so where these are not plain the group is read as a reader would, before and after.
-Indexes of rows need the old values too; `before_images` reads those of many groups together.
+Indexes of rows need the old values too; `BeforeImages` reads those of many groups together.
 """
 
 from __future__ import annotations
@@ -23,10 +23,15 @@ from lakedex.format.logfile import (
 )
 from lakedex.index.maintenance import ChangedRows
 from lakedex.schema import AvroRecord
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.write.context import WriteContext
-from lakedex.write.handles.incoming import Incoming, Mask, with_file_name, without_meta_values
-from lakedex.write.handles.outcome import Outcome
+from lakedex.write.handles.incoming import (
+    Incoming,
+    Mask,
+    Outcome,
+    with_file_name,
+    without_meta_values,
+)
 from lakedex.write.handles.publishing import Publisher
 from lakedex.write.handles.work import GroupWork, WrittenFile
 from lakedex.write.rows import KEY

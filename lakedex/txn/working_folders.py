@@ -1,9 +1,10 @@
-"""The folder of a write's spill files: below the table's own folder, gone when the write ends.
+"""The folders below `.hoodie` that are not part of the table: heartbeats, markers, spill files.
 
-    write-<id>-<process>/files/...      the spill files
+Most are named by instant time. The spill files of a write are there before it has one:
 
-The name says which process the folder belongs to, so that what a writer leaves who dies in between
-is known to be of no use from the first file to the last.
+    .hoodie/.lakedex/spill/write-<id>-<process>/files/...
+
+The name contains the process, so the folder of a writer that died can be removed as a whole.
 """
 
 from __future__ import annotations
@@ -13,13 +14,45 @@ import time
 import uuid
 from collections.abc import Iterable
 from types import TracebackType
+from typing import Final
 
 from lakedex.errors import LakedexError
 from lakedex.format.spill import is_filled
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.storage.protocol import Storage
-from lakedex.txn.places import SPILL
 from lakedex.txn.process import ProcessId
+
+HEARTBEATS: Final = ".hoodie/.heartbeat"
+MARKERS: Final = ".hoodie/.temp"
+WRITERS: Final = ".hoodie/.lakedex/writers"
+SPILL: Final = ".hoodie/.lakedex/spill"
+CLOCK: Final = ".hoodie/.lakedex/clock"
+
+
+def heartbeat_path(instant: str) -> str:
+    """The file whose modification time says that the writer of an instant lives."""
+    return f"{HEARTBEATS}/{instant}"
+
+
+def writer_path(instant: str) -> str:
+    """The file that names the process that writes an instant."""
+    return f"{WRITERS}/{instant}.json"
+
+
+def marker_folder(instant: str) -> str:
+    """The folder of an instant's markers."""
+    return f"{MARKERS}/{instant}"
+
+
+def spill_folder(instant: str) -> str:
+    """The folder of an instant's spill files.
+
+    Example:
+        >>> spill_folder("20261115183005287")
+        '.hoodie/.lakedex/spill/20261115183005287'
+    """
+    return f"{SPILL}/{instant}"
+
 
 _FILES = "files"
 _PREFIX = "write-"

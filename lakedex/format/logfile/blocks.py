@@ -1,6 +1,16 @@
-"""Finds the blocks of a log file by their headers, without reading their contents.
+"""The blocks of log files: finds them by their headers, and determines which ones are valid.
 
-A log file is a sequence of blocks, with big-endian numbers:
+The blocks of a file slice apply in this order:
+
+1. Torn blocks, and blocks of instants that are not committed, are ignored.
+2. A rollback command removes the *earlier* blocks of its target. Blocks of an instant that is
+   reused after its rollback stay.
+3. A log-compacted block names the instants whose blocks it replaces. It takes the position of the
+   last of them, so that blocks written between them and it still win over it. A later compacted
+   block may replace it.
+
+Contents are not read to find the blocks. A log file is a sequence of blocks, with big-endian
+numbers:
 
     6  magic "#HUDI#"
     8  block length: the bytes after this field
@@ -19,11 +29,159 @@ before it had finished: the bytes up to the next magic become a `CORRUPT` block.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 
 from lakedex.errors import CorruptFile, UnsupportedFeature
-from lakedex.format.logfile.block import BlockKind, HeaderKey, LogBlock
 from lakedex.storage.source import ByteSource, SourceWindow
+
+ROLLBACK_COMMAND = "0"
+"""The only value of `COMMAND_BLOCK_TYPE` that Hudi writes."""
+
+
+class BlockKind(IntEnum):
+    """The block types, by their number in the file."""
+
+    COMMAND = 0
+    DELETE = 1
+    CORRUPT = 2
+    AVRO_DATA = 3
+    HFILE_DATA = 4
+    PARQUET_DATA = 5
+    CDC_DATA = 6
+
+    @property
+    def holds_records(self) -> bool:
+        """Whether such a block contains records or deletes, so its instant must be committed."""
+        return self not in (BlockKind.COMMAND, BlockKind.CORRUPT)
+
+
+class HeaderKey(IntEnum):
+    """The keys of a block header, by their number in the file."""
+
+    INSTANT_TIME = 0
+    TARGET_INSTANT_TIME = 1
+    SCHEMA = 2
+    COMMAND_BLOCK_TYPE = 3
+    COMPACTED_BLOCK_TIMES = 4
+    RECORD_POSITIONS = 5
+    BLOCK_IDENTIFIER = 6
+    IS_PARTIAL = 7
+    BASE_FILE_INSTANT_TIME_OF_RECORD_POSITIONS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class LogBlock:
+    """A block, its position, and a window on its content.
+
+    A `CORRUPT` block has no header; its content is all bytes up to the next block.
+    """
+
+    kind: BlockKind
+    header: Mapping[HeaderKey, str]
+    offset: int
+    content: SourceWindow
+
+    @property
+    def path(self) -> str:
+        """The log file that contains the block."""
+        return self.content.path
+
+    @property
+    def instant_time(self) -> str:
+        """The instant that wrote the block."""
+        return self._required(HeaderKey.INSTANT_TIME)
+
+    @property
+    def target_instant_time(self) -> str:
+        """The instant that a rollback command rolls back."""
+        return self._required(HeaderKey.TARGET_INSTANT_TIME)
+
+    @property
+    def schema_text(self) -> str:
+        """The Avro schema of the records, as JSON."""
+        return self._required(HeaderKey.SCHEMA)
+
+    @property
+    def compacted_times(self) -> tuple[str, ...]:
+        """The instants whose blocks this block replaces; empty unless log-compacted."""
+        text = self.header.get(HeaderKey.COMPACTED_BLOCK_TIMES, "")
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the records contain only the changed columns."""
+        return self.header.get(HeaderKey.IS_PARTIAL, "").lower() == "true"
+
+    def check_rollback(self) -> None:
+        """Reject a command block that is not a rollback."""
+        command = self._required(HeaderKey.COMMAND_BLOCK_TYPE)
+        if command != ROLLBACK_COMMAND:
+            raise UnsupportedFeature(f"log command {command[:40]!r} in {self.path}")
+
+    def _required(self, key: HeaderKey) -> str:
+        if key not in self.header:
+            raise CorruptFile(
+                self.path,
+                self.offset,
+                expected=f"a {self.kind.name} block with {key.name} in its header",
+                actual=[present.name for present in self.header],
+            )
+        return self.header[key]
+
+
+# A compacted block takes the position of a plain block that it replaces, if there is one left, else
+# that of a compacted block that it replaces, else its own.
+_OWN, _COMPACTED_AGAIN, _PLAIN = range(3)
+
+
+def effective_blocks(
+    blocks: Iterable[LogBlock], *, is_committed: Callable[[str], bool]
+) -> list[LogBlock]:
+    """The blocks to merge, oldest first, from all blocks of a slice in order."""
+    return _after_log_compaction(_after_rollbacks(blocks, is_committed))
+
+
+def _after_rollbacks(
+    blocks: Iterable[LogBlock], is_committed: Callable[[str], bool]
+) -> dict[str, list[LogBlock]]:
+    """The committed blocks that no rollback removed, by instant, in order of occurrence."""
+    kept: dict[str, list[LogBlock]] = {}
+    committed: dict[str, bool] = {}
+    for block in blocks:
+        if block.kind is BlockKind.COMMAND:
+            block.check_rollback()
+            kept.pop(block.target_instant_time, None)
+        elif block.kind.holds_records:
+            instant = block.instant_time
+            if instant not in committed:
+                committed[instant] = is_committed(instant)
+            if committed[instant]:
+                kept.setdefault(instant, []).append(block)
+    return kept
+
+
+def _after_log_compaction(by_instant: dict[str, list[LogBlock]]) -> list[LogBlock]:
+    """The blocks in order, compacted ones at the positions of those that they replace."""
+    replaced_by: dict[str, str] = {}
+    places: dict[str, tuple[int, int]] = {}
+    for age, (instant, blocks) in enumerate(reversed(by_instant.items())):
+        standing_in = replaced_by.get(instant, instant)
+        replaces = {time for block in blocks for time in block.compacted_times} - {instant}
+        for time in replaces:
+            replaced_by.setdefault(time, standing_in)
+        if not replaces:
+            rank = _PLAIN
+        elif instant != standing_in:
+            rank = _COMPACTED_AGAIN
+        else:
+            rank = _OWN
+        if standing_in not in places or rank > places[standing_in][0]:
+            places[standing_in] = (rank, age)
+    ordered = sorted(places, key=lambda instant: -places[instant][1])
+    return [block for instant in ordered for block in by_instant[instant]]
+
 
 WHOLE_FILE_BYTES = 1 << 20
 LOOK_AHEAD_BYTES = 1 << 16

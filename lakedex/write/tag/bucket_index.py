@@ -22,9 +22,25 @@ from lakedex.index.kinds.bucket.engine import PartitionBuckets
 from lakedex.index.kinds.bucket.hashes import hash_keys
 from lakedex.schema.field_paths import flat
 from lakedex.storage.protocol import Storage
-from lakedex.write.parts import placed_nowhere
-from lakedex.write.rows import DELETE, FILE_ID, KEY, LIVE, PARTITION, TAGS, TARGET, TWICE
-from lakedex.write.tag.places import PLACES, Mask, Positions, distinct, mask_of, row_of_place
+from lakedex.write.rows import (
+    DELETE,
+    FILE_ID,
+    KEY,
+    LIVE,
+    PARTITION,
+    TAGS,
+    TARGET,
+    TWICE,
+    tagged_as_new,
+)
+from lakedex.write.tag.locations import (
+    LOCATIONS,
+    Mask,
+    Positions,
+    distinct,
+    mask_of,
+    row_of_location,
+)
 
 
 @dataclass(frozen=True)
@@ -137,7 +153,7 @@ def tag_by_bucket(storage: Storage, plan: BucketPlan, number: int, rows: pa.Tabl
     twice = np.zeros(rows.num_rows, dtype=np.bool_)
     if targets.searched.any():
         places = _places(storage, plan, number)
-        row = row_of_place(places, rows, per_partition=True)
+        row = row_of_location(places, rows, per_partition=True)
         places, row = places.filter(pa.array(row >= 0)), row[row >= 0]
         own = mask_of(pc.equal(flat(places[FILE_ID]), targets.file_ids.take(pa.array(row))))
         places, row = places.filter(pa.array(own)), row[own]
@@ -155,7 +171,7 @@ def tag_by_bucket(storage: Storage, plan: BucketPlan, number: int, rows: pa.Tabl
 
 def add_by_bucket(plan: BucketPlan, rows: pa.Table) -> pa.Table:
     """Rows that come beside the records of their keys, with the file groups of their buckets."""
-    rows = placed_nowhere(rows)
+    rows = tagged_as_new(rows)
     targets = plan.targets(flat(rows[KEY]), flat(rows[PARTITION]))
     return rows.append_column(pa.field(TARGET, pa.string()), targets.file_ids)
 
@@ -163,7 +179,7 @@ def add_by_bucket(plan: BucketPlan, rows: pa.Table) -> pa.Table:
 def _places(storage: Storage, plan: BucketPlan, number: int) -> pa.Table:
     segments = plan.places[number] if plan.places else ()
     found = read_segments(storage, segments)
-    return distinct(PLACES.empty_table() if found is None else found)
+    return distinct(LOCATIONS.empty_table() if found is None else found)
 
 
 def _tagged(

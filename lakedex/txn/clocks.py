@@ -4,6 +4,10 @@ A time is now, or one millisecond after the newest requested or completion time 
 table and of its metadata table, whichever is later. So times grow even when clocks of machines
 differ or go back. A time that a writer has claimed counts from then on, although its instant is not
 on the timeline yet: one that stood still for too long may put it there at any moment.
+
+The age of a file is judged by the time with which the store stamps its files. Clocks of machines
+may be minutes apart, and a live writer must not look dead to one of them. The store has one clock:
+a file that is written now has its time.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from lakedex.storage import Storage, split
 from lakedex.timeline import Timeline, from_epoch_ms, instant_key
 from lakedex.timeline.instant_time import MILLIS_DIGITS, is_instant_time, next_instant_time
 from lakedex.txn.metadata_rollback import open_metadata_table
-from lakedex.txn.places import WRITERS
+from lakedex.txn.working_folders import CLOCK, WRITERS
 
 
 class InstantClock:
@@ -35,7 +39,7 @@ class InstantClock:
         """Start after the newest time that is known."""
         self._zone = zone
         self._newest = instant_key(newest)[:MILLIS_DIGITS]
-        self._now_ms = now_ms or _now_ms
+        self._now_ms = now_ms or own_now_ms
         self._guard = threading.Lock()
 
     @classmethod
@@ -85,5 +89,36 @@ def claimed_times(storage: Storage) -> list[str]:
     return [name for name in names if is_instant_time(name)]
 
 
-def _now_ms() -> int:
+_TRIES = 3
+
+
+def own_now_ms() -> int:
+    """The time by the clock of this machine."""
     return time.time_ns() // 1_000_000
+
+
+def store_now_ms(storage: Storage) -> int:
+    """The time by the clock of the store; by that of this machine where the store does not say.
+
+    Example:
+        >>> from lakedex.storage.object_store import memory_storage
+        >>> abs(store_now_ms(memory_storage()) - own_now_ms()) < 60_000
+        True
+    """
+    stamp = store_stamp_ms(storage)
+    return own_now_ms() if stamp is None else stamp
+
+
+def store_stamp_ms(storage: Storage) -> int | None:
+    """The time by the clock of the store; None where it does not say.
+
+    Others may ask at the same moment and remove the file first.
+    """
+    folder = CLOCK.rpartition("/")[0]
+    for _ in range(_TRIES):
+        storage.replace(CLOCK, b"")
+        stamps = [info.modified_ms for info in storage.list(folder) if info.path == CLOCK]
+        if stamps:
+            storage.delete(CLOCK)
+            return stamps[0]
+    return None

@@ -1,27 +1,35 @@
-"""A windowed record index follows a commit: under the lock, before the commit is completed.
+"""The windowed record index in a write: planning of lookups, and maintenance at the commit.
 
-What the write noted becomes a run of entries, and the state of the index after the commit is put
-beside it. Slices of the window that the index does not know, because another writer changed them
-or because the window is new, are read and added. After so many runs all of them become one, without
-what has left the window.
+At the commit, under the lock, the keys that the write noted become a run of entries, and the state
+of the index after the commit is written beside it. Slices of the window that the index does not
+cover, because another writer changed them or because the window is new, are read and added. After
+a number of runs all are merged into one, without the partitions that have left the window.
+
+Before keys are looked up, `plan_windowed_lookup` divides the file slices between the index and
+a search of the files. The window (`DayWindow`) is the newest day of the table's partitions, and a
+number of days before it.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
-from lakedex.config.write_index import RecordIndexWindow
+from lakedex.config import TableConfig
+from lakedex.config.write_index import Outside, RecordIndexWindow
+from lakedex.config.write_option_names import RECORD_INDEX_WINDOW_FORMAT
 from lakedex.engine import Engine
+from lakedex.errors import InvalidInput
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.filegroup.stored_keys import stored_keys
-from lakedex.format.spill import SpillWriter
+from lakedex.format.spill import Segment, SpillWriter
 from lakedex.index.commit_changes import NOTE_SCHEMA, KeyNote
+from lakedex.index.kinds.windowed.lookup import GROUPS, WindowAccess
 from lakedex.index.kinds.windowed.run_writer import (
     NoteSource,
     RunJob,
@@ -40,14 +48,118 @@ from lakedex.index.kinds.windowed.state import (
     remove_unused,
 )
 from lakedex.index.metadata_table.hashing import shards_of
+from lakedex.keys.partition_path import DEFAULT_PARTITION, PartitionDays
+from lakedex.storage.protocol import Storage
+from lakedex.table import Snapshot
 from lakedex.timeline import Action, Timeline
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.txn.transaction import CommitScope
+from lakedex.write.assign import stored_rows
 from lakedex.write.context import WriteContext
 from lakedex.write.handles.work import WrittenFile
-from lakedex.write.row_size import stored_rows
-from lakedex.write.windowed.day_window import DayWindow
-from lakedex.write.windowed.tagging import spill_groups
+
+
+@dataclass(frozen=True)
+class DayWindow:
+    """The partitions of a table that a windowed record index is for.
+
+    A partition without a day, as that of null, never leaves the window.
+    """
+
+    outside: frozenset[str]
+
+    @classmethod
+    def of(
+        cls, config: TableConfig, window: RecordIndexWindow, partitions: Iterable[str]
+    ) -> DayWindow:
+        """The window over all partitions of a table; the newest of them says where it ends."""
+        days = partition_days(config, window).of_paths(partitions)
+        first = max(days.values(), default=0) - window.days + 1
+        return cls(frozenset(path for path, day in days.items() if day < first))
+
+    def holds(self, partition: str) -> bool:
+        """Whether a partition lies in the window."""
+        return partition not in self.outside
+
+
+def partition_days(config: TableConfig, window: RecordIndexWindow) -> PartitionDays:
+    """How days are read out of the paths of a table."""
+    return PartitionDays.of(config, window.date_format, option=RECORD_INDEX_WINDOW_FORMAT.name)
+
+
+def check_partitions(
+    config: TableConfig, window: RecordIndexWindow, partitions: Iterable[str]
+) -> None:
+    """Refuse rows of which no partition is a day: their window would never move.
+
+    Raises:
+        InvalidInput: naming the option, a partition and the pattern.
+    """
+    days = partition_days(config, window)
+    named = [path for path in partitions if DEFAULT_PARTITION not in path]
+    if named and not days.of_paths(named):
+        raise InvalidInput(
+            f"the partition {named[0][:200]!r} is no day in the form {days.pattern.text!r}; "
+            f"{RECORD_INDEX_WINDOW_FORMAT.name} says how days are written"
+        )
+
+
+@dataclass(frozen=True)
+class WindowedLookup:
+    """Where keys are looked for: in the index, and in slices that it does not know."""
+
+    access: WindowAccess | None
+    searched: tuple[FileSlice, ...]
+
+
+def plan_windowed_lookup(
+    facts: WriteContext,
+    snapshot: Snapshot,
+    window: RecordIndexWindow,
+    slices: Sequence[FileSlice],
+) -> WindowedLookup:
+    """Share some slices of a snapshot out between the index and a search of the files.
+
+    What the index does not cover is searched, be it outside of the window or changed by a writer
+    that does not know the index: so the places found are always all there are. Only where keys
+    outside of the window are to be taken for new ones, slices there are left out.
+    """
+    if window.outside is Outside.INSERT:
+        partitions = {each.partition for each in snapshot.slices}
+        days = DayWindow.of(snapshot.config, window, partitions)
+        slices = [each for each in slices if days.holds(each.partition)]
+    storage = facts.address.open()
+    state = open_window(storage, CommittedInstants.of(snapshot.timeline)).state
+    covered: dict[FileSliceId, CoveredGroup] = {}
+    searched = []
+    for each in slices:
+        known = None if state is None else state.groups.get(each.id)
+        if known is not None and known.digest == digest_of(each.file_names):
+            covered[each.id] = known
+        else:
+            searched.append(each)
+    access = None
+    if state is not None and covered and state.runs:
+        access = WindowAccess(state.runs, spill_groups(storage, facts.scratch, covered))
+    return WindowedLookup(access, tuple(searched))
+
+
+def spill_groups(
+    storage: Storage, scratch: str, groups: Mapping[FileSliceId, CoveredGroup]
+) -> Segment:
+    """Put covered groups where workers find them."""
+    columns: list[Iterable[object]] = [
+        [group.number for group in groups.values()],
+        [group.based for group in groups.values()],
+        [place.partition for place in groups],
+        [place.file_id for place in groups],
+    ]
+    arrays = [pa.array(c, field.type) for c, field in zip(columns, GROUPS, strict=True)]
+    writer = SpillWriter(storage, f"{scratch}/covered-{uuid.uuid4().hex}")
+    segment = writer.add(pa.table(arrays, schema=GROUPS))
+    writer.finish()
+    return segment
+
 
 _WRITES = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT)
 

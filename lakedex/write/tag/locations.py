@@ -1,19 +1,27 @@
-"""Places of keys: which file groups hold a key, and which row of a write that concerns."""
+"""Record locations: which file groups contain a key, and which row of a write has that key.
+
+`incoming_keys` reads the keys of the spilled rows, as many buckets at a time as fit in memory.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakedex.format.spill import Segment, segment_bytes
 from lakedex.schema.field_paths import flat
-from lakedex.write.rows import FILE_ID, KEY, LIVE, PARTITION, TWICE
+from lakedex.storage.protocol import Storage
+from lakedex.write.rows import FILE_ID, KEY, LEADING, LIVE, PARTITION, TWICE
 
 Positions = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-PLACES = pa.schema(
+LOCATIONS = pa.schema(
     [
         pa.field(KEY, pa.string()),
         pa.field(PARTITION, pa.string()),
@@ -53,12 +61,14 @@ def distinct(places: pa.Table) -> pa.Table:
     if places.num_rows == 0:
         return places
     grouped = places.group_by([KEY, PARTITION, FILE_ID], use_threads=False)
-    found = grouped.aggregate([(LIVE, "max"), (LIVE, "sum")]).rename_columns(PLACES.names)
+    found = grouped.aggregate([(LIVE, "max"), (LIVE, "sum")]).rename_columns(LOCATIONS.names)
     twice = pc.greater(found[TWICE], 1)
-    return found.set_column(PLACES.get_field_index(TWICE), PLACES.field(TWICE), twice).cast(PLACES)
+    return found.set_column(LOCATIONS.get_field_index(TWICE), LOCATIONS.field(TWICE), twice).cast(
+        LOCATIONS
+    )
 
 
-def row_of_place(places: pa.Table, rows: pa.Table, *, per_partition: bool) -> Positions:
+def row_of_location(places: pa.Table, rows: pa.Table, *, per_partition: bool) -> Positions:
     """The row with each place's key (and partition, if asked); -1 where there is none.
 
     Keys, or keys with partitions, are unique among the rows.
@@ -66,7 +76,7 @@ def row_of_place(places: pa.Table, rows: pa.Table, *, per_partition: bool) -> Po
     Example:
         >>> rows = pa.table({KEY: ["a", "a"], PARTITION: ["p", "q"]})
         >>> places = pa.table({KEY: ["a", "b", "a"], PARTITION: ["q", "q", "r"]})
-        >>> row_of_place(places, rows, per_partition=True).tolist()
+        >>> row_of_location(places, rows, per_partition=True).tolist()
         [1, -1, -1]
     """
     if not per_partition:
@@ -104,3 +114,51 @@ def _pair_codes(rows: pa.Table, places: pa.Table) -> tuple[Positions, Positions]
 def _codes(values: pa.ChunkedArray) -> tuple[Positions, pa.Array]:
     encoded = flat(values).dictionary_encode()
     return positions_of(encoded.indices), encoded.dictionary
+
+
+_ROUND_ROWS = 1_000_000
+_NAMES = [field.name for field in LEADING]
+_ONLY_KEYS = pa.ipc.IpcReadOptions(included_fields=[_NAMES.index(KEY), _NAMES.index(PARTITION)])
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """Keys of some buckets, duplicates included; all members are equally long."""
+
+    keys: pa.Array
+    partitions: pa.Array
+    bucket: npt.NDArray[np.int64]
+    """The bucket that each key lies in."""
+
+
+def incoming_keys(
+    storage: Storage, buckets: Sequence[Sequence[Segment]], round_rows: int = _ROUND_ROWS
+) -> Iterator[Incoming]:
+    """The keys of all buckets, in rounds of about `round_rows` rows."""
+    chosen: list[int] = []
+    count = 0
+    for number, segments in enumerate(buckets):
+        rows = sum(segment.rows for segment in segments)
+        if chosen and count + rows > round_rows:
+            yield _read(storage, buckets, chosen)
+            chosen, count = [], 0
+        if rows:
+            chosen.append(number)
+            count += rows
+    if chosen:
+        yield _read(storage, buckets, chosen)
+
+
+def _read(
+    storage: Storage, buckets: Sequence[Sequence[Segment]], chosen: Sequence[int]
+) -> Incoming:
+    tables, owners = [], []
+    for number in chosen:
+        for segment in buckets[number]:
+            data = segment_bytes(storage, segment)
+            # The other columns are not even decompressed.
+            stream = pa.ipc.open_stream(pa.py_buffer(data), options=_ONLY_KEYS)
+            tables.append(stream.read_all())
+            owners.append(np.full(tables[-1].num_rows, number, dtype=np.int64))
+    rows = pa.concat_tables(tables)
+    return Incoming(flat(rows[KEY]), flat(rows[PARTITION]), np.concatenate(owners))

@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakedex.errors import CorruptFile
-from lakedex.format import compression
-from lakedex.format.compression import MAX_INFLATED_BYTES, gunzip, gzip
+from lakedex.format.hfile import block
+from lakedex.format.hfile.block import MAX_INFLATED_BYTES, gunzip, gzip
 
 
 @pytest.fixture(params=["isal", "zlib"])
 def either_library(request, monkeypatch):
     if request.param == "zlib":
-        monkeypatch.setattr(compression, "_isal", None)
-        monkeypatch.setattr(compression, "_igzip", None)
-        monkeypatch.setattr(compression, "_ERRORS", (zlib.error, EOFError))
+        monkeypatch.setattr(block, "_isal", None)
+        monkeypatch.setattr(block, "_igzip", None)
+        monkeypatch.setattr(block, "_ERRORS", (zlib.error, EOFError))
     else:
         pytest.importorskip("isal")
     return request.param

@@ -1,12 +1,13 @@
-"""Places of keys from the record index, global or with groups of its own for each partition.
+"""Record locations from the record index (global or partitioned), or from a windowed one.
 
-The driver finds out which file groups the index has and which instants of it count; workers then
-read no timeline, only the blocks of the groups that their keys hash to.
+The driver determines the file groups of the index and its committed instants. Workers read no
+timeline, only the blocks of the groups to which their keys hash.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -16,6 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.filegroup import FileSlice
+from lakedex.format.spill import Segment, SpillWriter
+from lakedex.index.kinds.windowed.lookup import Found, WindowAccess, find_keys, read_groups
 from lakedex.index.metadata_table.file_cache import KEPT_FILES
 from lakedex.index.metadata_table.group_reader import (
     CellFile,
@@ -29,9 +32,10 @@ from lakedex.index.metadata_table.merging import merge_batches
 from lakedex.index.metadata_table.partitions import RECORD_INDEX_PAYLOAD, metadata_partition
 from lakedex.schema.field_paths import flat
 from lakedex.storage.protocol import Storage
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
+from lakedex.write.context import WriteContext
 from lakedex.write.rows import KEY, PARTITION
-from lakedex.write.tag.places import PLACES, Positions
+from lakedex.write.tag.locations import LOCATIONS, Positions, incoming_keys
 
 FOLDER = ".hoodie/metadata"
 RECORD_INDEX = "record_index"
@@ -71,12 +75,12 @@ class RecordIndexAccess:
         return sum(group.size_bytes for group in own)
 
 
-def record_places(storage: Storage, access: RecordIndexAccess, rows: pa.Table) -> pa.Table:
+def record_locations(storage: Storage, access: RecordIndexAccess, rows: pa.Table) -> pa.Table:
     """The places of the rows' keys; in an index per partition those in the row's partition."""
     described = metadata_partition(RECORD_INDEX)
     schema = record_schema(described)
     folder = storage.sub(FOLDER)
-    found = [PLACES.empty_table()]
+    found = [LOCATIONS.empty_table()]
     for groups, shard, keys in _asked(access, rows):
         reader = GroupReader(
             folder, described, groups[shard], access.visible, partial(_whole, folder, access)
@@ -129,7 +133,7 @@ def _places(records: pa.Table) -> pa.Table:
     partitions = pc.struct_field(payload, "partitionName").fill_null("")
     live, twice = (pa.repeat(pa.scalar(value=each), len(payload)) for each in (True, False))
     spelled = pa.array(names, pa.string()).take(pa.array(codes))
-    return pa.table([flat(records["key"]), partitions, spelled, live, twice], schema=PLACES)
+    return pa.table([flat(records["key"]), partitions, spelled, live, twice], schema=LOCATIONS)
 
 
 _ID_PARTS = ("fileIdHighBits", "fileIdLowBits", "fileIndex", "fileId", "fileIdEncoding")
@@ -151,3 +155,57 @@ def _spelled(ids: pa.Table) -> list[str]:
 
 def _numbers(values: pa.ChunkedArray) -> Positions:
     return values.fill_null(-1).to_numpy().astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class BucketLocations:
+    """What the index says of the keys of one bucket."""
+
+    places: Segment
+    rest: Segment | None
+    """Keys (with their partitions) that may lie where the index does not know; None for none."""
+
+
+def windowed_locations(storage: Storage, access: WindowAccess, keys: pa.Array) -> pa.Table:
+    """Where keys lie in the slices that the index covers."""
+    groups = read_groups(storage, access.groups)
+    return _as_locations(keys, groups, find_keys(storage, access.runs, groups, keys))
+
+
+def look_up_window(
+    facts: WriteContext, access: WindowAccess, segments: Sequence[Segment]
+) -> BucketLocations:
+    """Ask the index for the keys of one bucket before any file is looked through.
+
+    A key is unique in the table here, so that one which the index finds is nowhere else.
+    """
+    storage = facts.address.open()
+    groups = read_groups(storage, access.groups)
+    writer = SpillWriter(storage, f"{facts.scratch}/asked-{uuid.uuid4().hex}")
+    places = [LOCATIONS.empty_table()]
+    rest = []
+    for incoming in incoming_keys(storage, [segments]):
+        found = find_keys(storage, access.runs, groups, incoming.keys)
+        places.append(_as_locations(incoming.keys, groups, found))
+        is_open = np.ones(len(incoming.keys), dtype=np.bool_)
+        is_open[found.query[found.is_live]] = False
+        names = pa.table({KEY: incoming.keys, PARTITION: incoming.partitions})
+        rest.append(names.filter(pa.array(is_open)))
+    left = pa.concat_tables(rest)
+    answer = BucketLocations(
+        writer.add(pa.concat_tables(places)), writer.add(left) if left.num_rows else None
+    )
+    writer.finish()
+    return answer
+
+
+def _as_locations(keys: pa.Array, groups: pa.Table, found: Found) -> pa.Table:
+    at = pa.array(found.group)
+    columns = [
+        keys.take(pa.array(found.query)),
+        flat(groups["partition"].take(at)),
+        flat(groups["file_id"].take(at)),
+        pa.array(found.is_live),
+        pa.repeat(pa.scalar(value=False), len(at)),
+    ]
+    return pa.table(columns, schema=LOCATIONS)

@@ -1,7 +1,8 @@
-"""Puts the place of its key on every row of a bucket: which file group it goes to, and how.
+"""Tags every row of a bucket with the location of its key: its file group, and how it is written.
 
 A row may become several: one for each copy of its record, and for a record that moves to another
-partition a delete at the old place and an insert at the new.
+partition a delete at the old location and an insert at the new one. The `TagPlan` of the write
+travels with each task.
 """
 
 from __future__ import annotations
@@ -12,26 +13,45 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakedex.config.write_index import WriteIndex
 from lakedex.filegroup.log_changes import marked_deleted
-from lakedex.format.spill import read_segments
+from lakedex.format.spill import Segment, read_segments
+from lakedex.index.kinds.windowed.lookup import WindowAccess
 from lakedex.keys.generator import values_of, with_values
 from lakedex.schema.field_paths import flat
 from lakedex.write.context import WriteContext
 from lakedex.write.rows import DELETE, FILE_ID, KEY, LIVE, PARTITION, TAGS
-from lakedex.write.tag.catalog import SliceCatalog
-from lakedex.write.tag.places import (
-    PLACES,
+from lakedex.write.tag.index_lookup import RecordIndexAccess, record_locations, windowed_locations
+from lakedex.write.tag.locations import (
+    LOCATIONS,
     Mask,
     Positions,
     distinct,
     group_names,
     mask_of,
-    row_of_place,
+    row_of_location,
 )
-from lakedex.write.tag.record_places import record_places
-from lakedex.write.tag.stored_rows import late_rows, read_stored
-from lakedex.write.tag.tag_plan import TagPlan
-from lakedex.write.tag.windowed_places import windowed_places
+from lakedex.write.tag.stored_rows import SliceCatalog, late_rows, read_stored
+
+
+@dataclass(frozen=True)
+class TagPlan:
+    """How one write finds the places of its keys."""
+
+    index: WriteIndex
+    update_partition_path: bool
+    """Whether a record of a global index moves with its partition value."""
+    matches: tuple[tuple[Segment, ...], ...] = ()
+    """Places found in file slices, by bucket; not for record indexes."""
+    record_index: RecordIndexAccess | None = None
+    """None also while the table has no rows."""
+    slices: Segment | None = None
+    """The catalog of the snapshot's slices, where a worker may need one."""
+    window: WindowAccess | None = None
+    """A windowed record index, whose places come to those in `matches`."""
+    closed: frozenset[str] = frozenset()
+    """Groups (see `group_names`) that take nothing back which their logs deleted."""
+
 
 _NOWHERE = -1
 
@@ -75,7 +95,7 @@ def tag_bucket(facts: WriteContext, plan: TagPlan, bucket: int, rows: pa.Table) 
         are rows that would move a record and are older than it.
     """
     places = _find(facts, plan, bucket, rows)
-    row = row_of_place(places, rows, per_partition=not plan.index.is_global)
+    row = row_of_location(places, rows, per_partition=not plan.index.is_global)
     if (row < 0).any():
         places, row = places.filter(pa.array(row >= 0)), row[row >= 0]
     own = flat(rows[PARTITION]).take(pa.array(row))
@@ -96,15 +116,15 @@ def _find(facts: WriteContext, plan: TagPlan, bucket: int, rows: pa.Table) -> pa
     if not plan.index.uses_record_index:
         segments = plan.matches[bucket] if plan.matches else ()
         found = read_segments(storage, segments)
-        places = PLACES.empty_table() if found is None else found
+        places = LOCATIONS.empty_table() if found is None else found
         if plan.window is not None:
-            known = windowed_places(storage, plan.window, flat(rows[KEY]))
+            known = windowed_locations(storage, plan.window, flat(rows[KEY]))
             places = pa.concat_tables([places, known])
         places = distinct(places)
         return _without_closed(places, plan.closed) if plan.closed else places
     if plan.record_index is None or plan.slices is None or not rows.num_rows:
-        return PLACES.empty_table()
-    places = record_places(storage, plan.record_index, rows)
+        return LOCATIONS.empty_table()
+    places = record_locations(storage, plan.record_index, rows)
     # Entries may outlive their file group, as after an overwrite by a writer that forgot them.
     known = SliceCatalog(storage, plan.slices).has(group_names(places[PARTITION], places[FILE_ID]))
     return places if known.all() else places.filter(pa.array(known))

@@ -1,8 +1,14 @@
-"""The table that a write is about: whether it can be written, and its columns with this write's."""
+"""The schema of a table in a write: as stored, as committed, and its history.
+
+A schema history begins with the first change that names and types alone cannot express: a column
+renamed, dropped or moved. From then on every commit contains the newest version, and a file beside
+it all of them, as in Hudi's schema-on-read evolution. Tables that cannot be written are refused
+here (`check_writable`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -17,13 +23,17 @@ from lakedex.index.definitions import IndexDefinition
 from lakedex.index.file_index.definitions import file_index_definitions
 from lakedex.index.metadata_table import Kind, metadata_partition
 from lakedex.keys.generator import check_virtual_keys
-from lakedex.schema import AvroRecord, arrow_schema, avro_schema, parse_avro_record
+from lakedex.schema import AvroRecord, SchemaHistory, arrow_schema, avro_schema, parse_avro_record
 from lakedex.schema.arrow_types import keep_avro_types
 from lakedex.schema.defaults import column_defaults, keep_defaults
 from lakedex.schema.field_paths import type_at
 from lakedex.schema.hudi_types import unknown_logical_type
+from lakedex.schema.internal_schema import history_text, version_text
+from lakedex.schema.numbered_columns import evolved, numbered
+from lakedex.storage import Storage
 from lakedex.table import Snapshot
 from lakedex.table.bucket_index import BucketIndex, find_bucket_index
+from lakedex.table.schema_resolution import HISTORY_FOLDER, HISTORY_KEY, HISTORY_SUFFIX
 from lakedex.timeline import Action, Instant, Timeline
 
 WRITABLE_VERSION = 9
@@ -244,3 +254,49 @@ def _refused(config: TableConfig) -> list[str]:
     if config.partition_metafile_in_base_format:
         found.append("partition metafiles in the base file format")
     return found
+
+
+Change = Callable[[pa.Schema], pa.Schema]
+"""Takes a table's own columns, numbered, and gives them as they shall be."""
+
+
+def history_before(snapshot: Snapshot, stored: StoredSchema) -> SchemaHistory:
+    """The history of a table, begun with the columns that it has if there is none."""
+    if snapshot.history is not None:
+        return snapshot.history
+    now = WriteSchema.of(stored.columns, stored)
+    return evolved(None, now.full, parse_avro_record(now.full_text), 0)
+
+
+def history_after(
+    snapshot: Snapshot, schema: WriteSchema, instant: str, changed: pa.Schema | None
+) -> SchemaHistory | None:
+    """The history once a write has committed; None where there is none and none begins.
+
+    Args:
+        snapshot: The table before the write.
+        schema: The columns that the write commits.
+        instant: The time of the write.
+        changed: The table's own columns with their ids, where the write changes just that.
+    """
+    if snapshot.history is None and changed is None:
+        return None
+    before = history_before(snapshot, StoredSchema.of(snapshot))
+    newest = before.newest
+    full = numbered(schema.full, newest)
+    if changed is not None:
+        full = pa.schema([*numbered(pa.schema(META_FIELDS), newest), *changed])
+    return evolved(before, full, parse_avro_record(schema.full_text), int(instant))
+
+
+def history_metadata(history: SchemaHistory) -> dict[str, str]:
+    """The entries of a commit's extra metadata for the history."""
+    return {HISTORY_KEY: version_text(history.newest)}
+
+
+def keep_history(storage: Storage, instant: str, completion: str, history: SchemaHistory) -> None:
+    """Write all versions beside a commit that is about to complete; it counts with that."""
+    place = f"{HISTORY_FOLDER}/{instant}"
+    for state in ("requested", "inflight"):
+        storage.create(f"{place}{HISTORY_SUFFIX}.{state}", b"")
+    storage.create(f"{place}_{completion}{HISTORY_SUFFIX}", history_text(history).encode())
