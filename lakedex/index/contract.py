@@ -78,7 +78,7 @@ class IndexedTable:
         """Whether queries may use that partition of the metadata table."""
         return partition in self.read.config.metadata_partitions
 
-    def is_asked(self, partition: str) -> bool:
+    def is_usable(self, partition: str) -> bool:
         """Whether a query may ask that index: it is live, and the caller did not switch it off."""
         return self.is_live(partition) and partition not in self.without
 
@@ -117,7 +117,7 @@ class Question:
 
     def leave_to(self, other: str) -> bool:
         """Leave work to another index, if that may be used; the planner sees that it is done."""
-        if not self.table.is_asked(other):
+        if not self.table.is_usable(other):
             return False
         self.left_to.add(other)
         return True

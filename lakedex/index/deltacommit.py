@@ -15,6 +15,7 @@ from functools import partial
 from lakedex.config import TableConfig
 from lakedex.engine import Engine, LocalEngine
 from lakedex.errors import AlreadyExists, CommitConflict, IndexUnusable, UnsupportedFeature
+from lakedex.index.commit_changes import CommitChanges
 from lakedex.index.definitions import IndexDefinition, load_definitions
 from lakedex.index.metadata_table.group_files import (
     GroupFile,
@@ -32,7 +33,6 @@ from lakedex.index.metadata_table.instants import (
 from lakedex.index.metadata_table.partitions import Change, metadata_partition
 from lakedex.index.metadata_table.shard_writer import NotedRecords, ShardJob, note_tasks
 from lakedex.index.registry import find_metadata_kind, metadata_kind
-from lakedex.index.written import CommitChanges
 from lakedex.storage.open import StorageAddress
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import Action, Instant, State, Timeline, load_table_config, to_epoch_ms

@@ -85,8 +85,8 @@ def slice_bounds(
     columns that the values were made of must be those that they were.
     """
     table = question.table
-    if not _is_narrow(question) or _is_kept(table, partition, column):
-        whole = _kept_bounds(table, partition, (column, *others), column_type, notes)
+    if not _is_narrow(question) or _is_cached(table, partition, column):
+        whole = _cached_bounds(table, partition, (column, *others), column_type, notes)
         return whole if question.slices is table.slices else whole.take(positions(question))
     prefixes = [column_stats_prefix(column, each) for each in question.partitions]
     records = table.metadata.scan_prefixes(partition, prefixes)
@@ -113,7 +113,7 @@ def slices_with_entries(
     return np.asarray(counts == 0, dtype=np.bool_)
 
 
-def _kept_bounds(
+def _cached_bounds(
     table: IndexedTable,
     partition: str,
     columns: tuple[str, ...],
@@ -134,7 +134,7 @@ def _kept_bounds(
     return found
 
 
-def _is_kept(table: IndexedTable, partition: str, column: str) -> bool:
+def _is_cached(table: IndexedTable, partition: str, column: str) -> bool:
     return any(place[:2] == (partition, column) for place in list(table.kept.get(_KEPT, ())))
 
 
@@ -164,7 +164,7 @@ def _merged_bounds(
 def bounds_seconds(question: Question, partition: str, column: str) -> float:
     """What `slice_bounds` takes for one column."""
     table = question.table
-    if _is_kept(table, partition, column):
+    if _is_cached(table, partition, column):
         return len(question.slices) * _KEPT_SLICE_S
     slices = question.slices if _is_narrow(question) else table.slices
     files = round(slices.amount.files)

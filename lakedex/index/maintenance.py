@@ -16,8 +16,8 @@ from typing import Any, Protocol, Self
 import pyarrow as pa
 
 from lakedex.filegroup import FileSlice, FileSliceId, ReadContext
+from lakedex.index.commit_changes import BloomText
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.written import BloomText
 from lakedex.storage.protocol import Storage
 
 ColumnSizes = Mapping[str, tuple[int, int]]
@@ -151,7 +151,7 @@ class MaintainedIndex(ABC):
         return ()
 
     @property
-    def names_places(self) -> bool:
+    def stores_locations(self) -> bool:
         """Whether its entries name file groups, so that rows are added group by group."""
         return False
 

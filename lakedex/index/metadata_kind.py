@@ -25,6 +25,7 @@ from lakedex.expr.tree import Expr
 from lakedex.filegroup import FileSlice, FileSliceId, ReadContext
 from lakedex.index.advice import HypotheticalIndex, Suggestion, Workload
 from lakedex.index.catalog import IndexInfo
+from lakedex.index.commit_changes import CommitChanges
 from lakedex.index.contract import Mask, StoredTable
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.maintenance import MaintainedIndex, MaintainRequest
@@ -36,7 +37,6 @@ from lakedex.index.request import CreateRequest, NewIndex
 from lakedex.index.size_estimate import IndexedRows, SampledTable, SizeEstimate
 from lakedex.index.verification.check import Check, FilesMade, FilesRepaired, RepairedTable, Subject
 from lakedex.index.verification.findings import Problem
-from lakedex.index.written import CommitChanges
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import Timeline
 

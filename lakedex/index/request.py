@@ -65,13 +65,13 @@ class CreateRequest:
         """Whether the table has an index, by its full name."""
         return name in self.config.metadata_partitions
 
-    def column(self, asked: str) -> str:
+    def column(self, name: str) -> str:
         """The column to index, as the table spells it; see `indexed_column`."""
-        return indexed_column(self.schema, self.table, asked)
+        return indexed_column(self.schema, self.table, name)
 
-    def path(self, asked: str) -> str:
+    def path(self, name: str) -> str:
         """The column, or the field of a struct, as the table spells it; see `indexed_path`."""
-        return indexed_path(self.schema, self.table, asked)
+        return indexed_path(self.schema, self.table, name)
 
     def write_options(self, why_sync: str) -> dict[str, str]:
         """The options of an index that has none of its own and that every write maintains.
@@ -113,18 +113,18 @@ class NewIndex:
     """The columns that an index of the table is to cover beside those that it has."""
 
 
-def indexed_column(schema: pa.Schema, table: str, asked: str) -> str:
+def indexed_column(schema: pa.Schema, table: str, name: str) -> str:
     """The column of a table that is to be indexed, as the table spells it.
 
     Raises:
         InvalidInput: there is no such column, or it is a VECTOR or a BLOB.
     """
-    same = _meant(schema.names, asked)
-    if asked in META_COLUMNS:
-        raise InvalidInput(f"the meta column {asked} of table {table} cannot be indexed")
+    same = _matching(schema.names, name)
+    if name in META_COLUMNS:
+        raise InvalidInput(f"the meta column {name} of table {table} cannot be indexed")
     if len(same) != 1:
         raise InvalidInput(
-            f"table {table} has no column {asked!r} to index; it has {', '.join(schema.names)}"
+            f"table {table} has no column {name!r} to index; it has {', '.join(schema.names)}"
         )
     own_type = hudi_type(schema.field(same[0]))
     if own_type is not None:
@@ -135,25 +135,25 @@ def indexed_column(schema: pa.Schema, table: str, asked: str) -> str:
     return same[0]
 
 
-def indexed_path(schema: pa.Schema, table: str, asked: str) -> str:
+def indexed_path(schema: pa.Schema, table: str, path: str) -> str:
     """The column, or the field of a struct such as `home.city`, as the table spells it.
 
     Raises:
         InvalidInput: there is no such column or field.
     """
-    column, *fields = asked.split(".")
-    path = [indexed_column(schema, table, column)]
-    kind: pa.DataType = schema.field(path[0]).type
+    column, *fields = path.split(".")
+    spelled = [indexed_column(schema, table, column)]
+    kind: pa.DataType = schema.field(spelled[0]).type
     for name in fields:
-        same = _meant([each.name for each in kind] if pa.types.is_struct(kind) else [], name)
+        same = _matching([each.name for each in kind] if pa.types.is_struct(kind) else [], name)
         if len(same) != 1:
-            raise InvalidInput(f"table {table} has no field {asked!r} to index")
-        path += same
+            raise InvalidInput(f"table {table} has no field {path!r} to index")
+        spelled += same
         kind = kind.field(same[0]).type
-    return ".".join(path)
+    return ".".join(spelled)
 
 
-def _meant(names: Collection[str], asked: str) -> list[str]:
+def _matching(names: Collection[str], name: str) -> list[str]:
     """The names that are meant: the very same, else those that differ in case only."""
-    same = [name for name in names if name == asked]
-    return same or [name for name in names if name.lower() == asked.lower()]
+    same = [each for each in names if each == name]
+    return same or [each for each in names if each.lower() == name.lower()]

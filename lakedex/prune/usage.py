@@ -173,7 +173,7 @@ def _add(into: _Counters, more: _Counters) -> None:
 def stored_usage(table: Storage) -> TableUsage:
     """What is kept of a table, in both places; what cannot be read counts as nothing."""
     usage = TableUsage()
-    for storage, path in ((table, USAGE_PATH), _own_place(table)):
+    for storage, path in ((table, USAGE_PATH), _own_location(table)):
         if storage is not None:
             with suppress(LakedexError, OSError):
                 usage.add(_read_file(storage, path)[0])
@@ -195,11 +195,11 @@ def keep_usage(table: Storage, counted: TableUsage, *, beside_table: bool = True
             return _add_to_file(table, USAGE_PATH, counted)
         except (LakedexError, OSError):
             pass  # It may not be written.
-    storage, path = _own_place(table, make=True)
+    storage, path = _own_location(table, make=True)
     return storage is not None and _add_to_file(storage, path, counted)
 
 
-def _own_place(table: Storage, *, make: bool = False) -> tuple[Storage | None, str]:
+def _own_location(table: Storage, *, make: bool = False) -> tuple[Storage | None, str]:
     """The user's state folder, unless there is none, and the name of the table's file in it."""
     base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     folder = Path(base).expanduser() / "lakedex" / "usage"

@@ -96,7 +96,7 @@ def needed_files(snapshot: Snapshot, files: Files) -> frozenset[DataFile]:
     for savepoint in timeline.savepoints():
         found |= set(_saved(timeline, savepoint))
         # Other engines may name base files only; the timeline has what a reader needs.
-        found |= files_kept(snapshot, savepoint, files)
+        found |= retained_files(snapshot, savepoint, files)
     return frozenset(found)
 
 
@@ -123,7 +123,7 @@ def _saved(timeline: Timeline, savepoint: str) -> Iterable[DataFile]:
                 yield from ((partition, name) for name in entry["savepointDataFile"])
 
 
-def files_kept(snapshot: Snapshot, savepoint: str, files: Files) -> set[DataFile]:
+def retained_files(snapshot: Snapshot, savepoint: str, files: Files) -> set[DataFile]:
     """The files, among some, of the table as of a commit, and as it was when that completed.
 
     Raises:

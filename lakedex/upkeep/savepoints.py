@@ -36,7 +36,7 @@ from lakedex.txn.transaction import TransactionOptions
 from lakedex.upkeep.archiving import archive_left_behind
 from lakedex.upkeep.cleaning import run_pending_cleans
 from lakedex.upkeep.completion_order import newest_completed, require_whole
-from lakedex.upkeep.retained import files_kept
+from lakedex.upkeep.retained import retained_files
 
 log = logging.getLogger("lakedex")
 
@@ -185,7 +185,7 @@ def rebuilt_savepoint(snapshot: Snapshot, instant: str) -> bytes:
 def _files_of(snapshot: Snapshot, instant: str) -> dict[str, list[str]]:
     """The files of the table as of a commit, by partition."""
     files: dict[str, list[str]] = defaultdict(list)
-    for partition, name in sorted(files_kept(snapshot, instant, snapshot.listing.files)):
+    for partition, name in sorted(retained_files(snapshot, instant, snapshot.listing.files)):
         files[partition].append(name)
     return files
 

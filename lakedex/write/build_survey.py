@@ -25,6 +25,7 @@ from lakedex.filegroup.log_changes import slice_blocks
 from lakedex.format.logfile import BlockKind, LogBlock, decode_avro_block, decode_parquet_block
 from lakedex.format.parquet.footer import PARQUET_ERRORS
 from lakedex.format.spill import SpillWriter
+from lakedex.index.commit_changes import KeyNote, note_rows
 from lakedex.index.maintenance import (
     ChangedRows,
     Collector,
@@ -35,7 +36,6 @@ from lakedex.index.maintenance import (
     joined_notes,
 )
 from lakedex.index.metadata_table.hashing import shards_of
-from lakedex.index.written import KeyNote, note_rows
 from lakedex.schema import SchemaHistory
 from lakedex.schema.field_paths import flat
 from lakedex.storage.protocol import Storage

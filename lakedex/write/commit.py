@@ -15,12 +15,12 @@ from lakedex.engine import Engine
 from lakedex.errors import CommitConflict
 from lakedex.filegroup import FileSlice, FileSliceId, LogFile, parse_data_file
 from lakedex.index.builds import IndexBuild, kept_note
+from lakedex.index.commit_changes import CommitChanges, KeyNote
 from lakedex.index.deltacommit import ExactRule, LoadedTable, commit_changes
 from lakedex.index.maintenance import joined_notes
 from lakedex.index.metadata_table.instants import MetadataStore
 from lakedex.index.metadata_table.resharding import forget_resharding
 from lakedex.index.registry import commit_notes, reshardable_indexes
-from lakedex.index.written import CommitChanges, KeyNote
 from lakedex.schema import parse_avro_record
 from lakedex.storage import Storage
 from lakedex.table import Snapshot

@@ -15,9 +15,9 @@ from lakedex.engine import Engine
 from lakedex.filegroup import FileSlice, ReadContext
 from lakedex.filegroup.reading import read_slice
 from lakedex.format.spill import Segment, SpillWriter
+from lakedex.index.commit_changes import KeyNote, note_rows
 from lakedex.index.maintenance import ChangedRows
 from lakedex.index.metadata_table.hashing import shards_of
-from lakedex.index.written import KeyNote, note_rows
 from lakedex.storage.protocol import Storage
 from lakedex.table import Snapshot
 from lakedex.write.context import WriteContext

@@ -19,6 +19,7 @@ from lakedex.config import TableConfig, keys
 from lakedex.engine import Engine
 from lakedex.errors import CommitConflict, InvalidInput, LakedexError
 from lakedex.filegroup import parse_data_file
+from lakedex.index.commit_changes import CommitChanges
 from lakedex.index.definitions import DEFAULT_PATH, IndexDefinition, write_definitions
 from lakedex.index.metadata_table import metadata_partition
 from lakedex.index.metadata_table.creation import (
@@ -28,7 +29,6 @@ from lakedex.index.metadata_table.creation import (
 )
 from lakedex.index.metadata_table.shard_writer import NotedRecords
 from lakedex.index.registry import is_named_index, metadata_kind, unnamed_indexes
-from lakedex.index.written import CommitChanges
 from lakedex.storage import Storage
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties

@@ -19,7 +19,7 @@ from lakedex.errors import CommitConflict
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.filegroup.reading import read_slice
 from lakedex.format.spill import Segment, read_segments
-from lakedex.index.written import KeyNote
+from lakedex.index.commit_changes import KeyNote
 from lakedex.timeline import CommitMetadata
 from lakedex.write.context import WriteContext
 from lakedex.write.rows import KEY, PARTITION

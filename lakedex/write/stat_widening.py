@@ -21,8 +21,8 @@ from lakedex.config import write_option_names as names_of
 from lakedex.engine import Engine
 from lakedex.errors import CommitConflict, LakedexError
 from lakedex.filegroup import META_COLUMNS, FileSlice
+from lakedex.index.commit_changes import FileStatistics, WholeColumn
 from lakedex.index.definitions import load_definitions, write_definitions
-from lakedex.index.written import FileStatistics, WholeColumn
 from lakedex.storage import Storage
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties

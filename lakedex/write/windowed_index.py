@@ -28,6 +28,7 @@ from lakedex.errors import InvalidInput
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.filegroup.stored_keys import stored_keys
 from lakedex.format.spill import Segment, SpillWriter
+from lakedex.index.commit_changes import NOTE_SCHEMA, KeyNote
 from lakedex.index.kinds.windowed.lookup import GROUPS, WindowAccess
 from lakedex.index.kinds.windowed.run_writer import (
     NoteSource,
@@ -47,7 +48,6 @@ from lakedex.index.kinds.windowed.state import (
     remove_unused,
 )
 from lakedex.index.metadata_table.hashing import shards_of
-from lakedex.index.written import NOTE_SCHEMA, KeyNote
 from lakedex.keys.partition_path import DEFAULT_PARTITION, PartitionDays
 from lakedex.storage.protocol import Storage
 from lakedex.table import Snapshot

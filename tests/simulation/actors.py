@@ -10,8 +10,8 @@ from lakedex.config.service_options import CleaningOptions, CleaningPolicy
 from lakedex.errors import CommitConflict, FileMissing, StorageError
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.filegroup.names import base_file_name
+from lakedex.index.commit_changes import CommitChanges
 from lakedex.index.deltacommit import commit_changes
-from lakedex.index.written import CommitChanges
 from lakedex.services.clustering.scheduling import planned_groups
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, CommitMetadata, WriteStat

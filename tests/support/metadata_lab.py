@@ -15,13 +15,13 @@ import pyarrow as pa
 from lakedex.config import keys as names
 from lakedex.engine import LocalEngine
 from lakedex.format.spill import SpillWriter
+from lakedex.index.commit_changes import NOTE_SCHEMA, CommitChanges, KeyNote
 from lakedex.index.definitions import IndexDefinition, format_definitions
 from lakedex.index.deltacommit import commit_changes
 from lakedex.index.metadata_table import MetadataTable
 from lakedex.index.metadata_table.creation import PartitionPlan, create_metadata_table
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.keys import file_ids
-from lakedex.index.written import NOTE_SCHEMA, CommitChanges, KeyNote
 from lakedex.storage.open import StorageAddress
 from lakedex.timeline import (
     Action,

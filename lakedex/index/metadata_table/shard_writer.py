@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from lakedex.config import keys as names
 from lakedex.errors import InvalidInput
 from lakedex.format.spill import Segment, read_segments
+from lakedex.index.commit_changes import KeyNote
 from lakedex.index.metadata_table.group_files import (
     TOKEN,
     GroupChange,
@@ -29,7 +30,6 @@ from lakedex.index.metadata_table.group_files import (
     write_while_pending,
 )
 from lakedex.index.metadata_table.hashing import java_hashes, shard_numbers
-from lakedex.index.written import KeyNote
 from lakedex.schema.field_paths import flat
 from lakedex.storage.open import StorageAddress
 from lakedex.storage.protocol import Storage

@@ -18,6 +18,7 @@ from lakedex.engine import Engine, LocalEngine
 from lakedex.errors import LakedexError
 from lakedex.filegroup import RECORD_KEY, FileSlice, FileSliceId, ReadContext, Slices
 from lakedex.format.spill import SpillWriter
+from lakedex.index.commit_changes import KeyNote
 from lakedex.index.contract import IndexedTable, StoredTable
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.file_bounds import SliceFiles, slice_files
@@ -26,7 +27,6 @@ from lakedex.index.metadata_table.hashing import file_name_id
 from lakedex.index.metadata_table.keys import partition_id
 from lakedex.index.verification.findings import Findings, ProblemKind
 from lakedex.index.verification.statistics import FileStatistics
-from lakedex.index.written import KeyNote
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import Timeline
 

@@ -162,7 +162,13 @@ def compare_partitions(
     judged = found & (actual.longest <= _OMITTED_BEYOND_BYTES)
     wrong = _excluded(stats, actual) & judged
     _report_once(
-        check, ProblemKind.WRONG, label, own, wrong, key_of, lambda row: _says(stats, row, actual)
+        check,
+        ProblemKind.WRONG,
+        label,
+        own,
+        wrong,
+        key_of,
+        lambda row: _describe_partition(stats, row, actual),
     )
     has_rows = actual.value_count > 0
     _report_once(
@@ -176,7 +182,7 @@ def compare_partitions(
     )
 
 
-def _says(stats: pa.StructArray, row: int, actual: Actual) -> str:
+def _describe_partition(stats: pa.StructArray, row: int, actual: Actual) -> str:
     return f"of one of its files, {_describe_bounds(stats, row, actual)}"
 
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from lakedex.engine import Engine
 from lakedex.filegroup import FileSlice
 from lakedex.format.spill import Segment, SpillWriter, read_segments
-from lakedex.index.written import KeyNote
+from lakedex.index.commit_changes import KeyNote
 from lakedex.table import Snapshot
 from lakedex.write.context import WriteContext
 from lakedex.write.rows import FILE_ID, KEY

@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 
 from lakedex.errors import CommitConflict
 from lakedex.filegroup import FileSlice, FileSliceId
+from lakedex.index.commit_changes import CommitChanges
 from lakedex.index.deltacommit import commit_changes
 from lakedex.index.metadata_table.partitions import Change
 from lakedex.index.registry import find_metadata_kind, kept_notes, metadata_kind
 from lakedex.index.verification.check import RepairedTable
 from lakedex.index.verification.findings import Problem, ProblemKind
-from lakedex.index.written import CommitChanges
 from lakedex.table import Snapshot
 from lakedex.timeline import CommitMetadata, load_table_config
 from lakedex.txn.begin import write_action

@@ -19,8 +19,8 @@ from lakedex.filegroup import META_COLUMNS, FileSlice, ReadContext, read_slice
 from lakedex.filegroup.ordering import ordering_of
 from lakedex.format.bloom import BloomFilter
 from lakedex.format.parquet import write_base_file
+from lakedex.index.commit_changes import BloomText
 from lakedex.index.maintenance import ChangedRows, ColumnSizes
-from lakedex.index.written import BloomText
 from lakedex.merge import ChangeSet, newest_per_key
 from lakedex.schema.field_paths import flat
 from lakedex.write.context import WriteContext

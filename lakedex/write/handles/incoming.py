@@ -17,8 +17,8 @@ from lakedex.filegroup import META_COLUMNS, ReadContext
 from lakedex.filegroup.log_changes import marked_deleted, without_ordering
 from lakedex.filegroup.ordering import ordering_values, raw_ordering
 from lakedex.format.spill import Segment, read_segments
+from lakedex.index.commit_changes import BloomText
 from lakedex.index.maintenance import ChangedRows, ColumnSizes, FileRows
-from lakedex.index.written import BloomText
 from lakedex.merge import Entries
 from lakedex.schema.field_paths import flat
 from lakedex.storage.protocol import Storage

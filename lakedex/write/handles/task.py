@@ -28,9 +28,9 @@ import pyarrow.compute as pc
 from lakedex.filegroup import FileSlice, ReadContext
 from lakedex.filegroup.many_slices import WANTED, KeyTags, WantedRows, read_wanted
 from lakedex.format.spill import SpillWriter
+from lakedex.index.commit_changes import KeyNote, note_rows
 from lakedex.index.maintenance import ChangedRows, Collectors
 from lakedex.index.metadata_table.hashing import shards_of
-from lakedex.index.written import KeyNote, note_rows
 from lakedex.schema import parse_avro_record
 from lakedex.storage.protocol import Storage
 from lakedex.write.context import WriteContext
@@ -89,7 +89,7 @@ class BeforeImages:
         self._context = context
         self._columns = list(dict.fromkeys([KEY, *facts.row_columns]))
         self._needed = list(dict.fromkeys([*self._columns, *context.ordering_columns]))
-        self._by_group = any(each.names_places for each in facts.indexes)
+        self._by_group = any(each.stores_locations for each in facts.indexes)
         self._clear()
 
     def _clear(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.format.spill import Segment
-from lakedex.index.written import KeyNote
+from lakedex.index.commit_changes import KeyNote
 from lakedex.write.context import WriteContext
 from lakedex.write.layout.order import RowOrder
 

@@ -9,12 +9,12 @@ import pytest
 
 from lakedex.config.table_config import TimelineZone
 from lakedex.errors import AlreadyExists, IndexUnusable, UnsupportedFeature
+from lakedex.index.commit_changes import CommitChanges
 from lakedex.index.deltacommit import commit_changes
 from lakedex.index.kinds.record_index import records as record_index_records
 from lakedex.index.metadata_table import compaction
 from lakedex.index.metadata_table.compaction import compact_if_due
 from lakedex.index.metadata_table.instants import MetadataStore
-from lakedex.index.written import CommitChanges
 from lakedex.timeline import Action, to_epoch_ms
 from tests.support.late_attempts import RepeatingEngine
 from tests.support.metadata_lab import Lab, file_id, stats_table

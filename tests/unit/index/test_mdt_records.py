@@ -13,6 +13,7 @@ import pytest
 from lakedex.errors import InvalidInput
 from lakedex.format.avro import METADATA_RECORD, decode_records
 from lakedex.format.avro.lanes import offsets, payload
+from lakedex.index.commit_changes import BloomText, CommitChanges
 from lakedex.index.kinds.bloom_filters.kind import BloomFiltersKind
 from lakedex.index.kinds.column_stats.records import column_stats_change
 from lakedex.index.kinds.files.kind import files_change
@@ -20,7 +21,6 @@ from lakedex.index.kinds.partition_stats.records import partition_stats_change
 from lakedex.index.kinds.record_index.records import encode_locations
 from lakedex.index.metadata_table.keys import bloom_key, column_stats_key, column_stats_prefix
 from lakedex.index.metadata_table.stat_values import stat_values
-from lakedex.index.written import BloomText, CommitChanges
 from tests.support.metadata_lab import stats_table
 
 TYPES = [

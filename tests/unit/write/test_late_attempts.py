@@ -11,8 +11,8 @@ from hudi import HudiTable
 import lakedex
 from lakedex.config import TableConfig
 from lakedex.engine import LocalEngine
+from lakedex.index.commit_changes import CommitChanges
 from lakedex.index.deltacommit import commit_changes
-from lakedex.index.written import CommitChanges
 from lakedex.storage import Storage
 from lakedex.storage.open import StorageAddress
 from lakedex.table.creation import create_table

@@ -14,6 +14,7 @@ from lakedex.filegroup import RECORD_KEY, BaseFile, FileSlice, ReadContext, read
 from lakedex.format.avro import METADATA_RECORD, encode_records
 from lakedex.format.bloom import BloomFilter
 from lakedex.format.parquet import read_footer
+from lakedex.index.commit_changes import BloomText
 from lakedex.index.maintenance import (
     Collector,
     CollectTask,
@@ -23,7 +24,6 @@ from lakedex.index.maintenance import (
 )
 from lakedex.index.metadata_table.keys import bloom_key
 from lakedex.index.metadata_table.partitions import BLOOM_PAYLOAD, Change, Kind, RecordType
-from lakedex.index.written import BloomText
 
 _LEAST_ENTRIES = 10
 

@@ -16,6 +16,7 @@ from lakedex.errors import InvalidInput
 from lakedex.filegroup import RECORD_KEY, FileSlice
 from lakedex.format.bloom import BloomFilter
 from lakedex.index.advice import HypotheticalIndex
+from lakedex.index.commit_changes import CommitChanges
 from lakedex.index.contract import ALREADY_LOCATED, Answer, IndexedTable, Mask, Question, Stage
 from lakedex.index.cost import Estimate, lookup_seconds
 from lakedex.index.definitions import IndexDefinition
@@ -28,7 +29,6 @@ from lakedex.index.metadata_table.keys import bloom_key
 from lakedex.index.metadata_table.partitions import Change
 from lakedex.index.request import CreateRequest, NewIndex
 from lakedex.index.size_estimate import IndexedRows
-from lakedex.index.written import CommitChanges
 
 PARTITION = "bloom_filters"
 _MAX_KEYS = 10_000

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.filegroup import META_COLUMNS
+from lakedex.index.commit_changes import FileStatistics
 from lakedex.index.kinds.column_stats.records import NAME
 from lakedex.index.maintenance import (
     Collector,
@@ -18,7 +19,6 @@ from lakedex.index.maintenance import (
     MaintainedIndex,
     MaintainRequest,
 )
-from lakedex.index.written import FileStatistics
 
 PARTITION_STATS = "partition_stats"
 _COUNTS = ("value_count", "null_count", "total_size", "total_uncompressed")

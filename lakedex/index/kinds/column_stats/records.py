@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.format.avro import METADATA_RECORD, encode_records
+from lakedex.index.commit_changes import CommitChanges, FileStatistics
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table.hashing import file_name_id, name_id
 from lakedex.index.metadata_table.keys import partition_id
 from lakedex.index.metadata_table.partitions import STATS_PAYLOAD, Change, RecordType
 from lakedex.index.metadata_table.stat_values import notes, stored_bounds
-from lakedex.index.written import CommitChanges, FileStatistics
 
 NAME: Final = "column_stats"
 _NULL_ORDINAL = 1

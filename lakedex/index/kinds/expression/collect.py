@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from lakedex.errors import IndexUnusable, LakedexError
 from lakedex.format.bloom import BloomFilter
+from lakedex.index.commit_changes import BloomText, CommitChanges, ExpressionNotes, FileStatistics
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.kinds.bloom_filters.collect import blooms_change
 from lakedex.index.kinds.column_stats.collect import ColumnRanges
@@ -36,7 +37,6 @@ from lakedex.index.maintenance import (
 from lakedex.index.metadata_table.keys import expression_partition_id
 from lakedex.index.metadata_table.partitions import Change
 from lakedex.index.metadata_table.stat_values import outermost, zone_note
-from lakedex.index.written import BloomText, CommitChanges, ExpressionNotes, FileStatistics
 
 _BLOOM = "bloom_filters"
 

@@ -17,6 +17,7 @@ from lakedex.config.table_config import OWN_EXPRESSION_PREFIX
 from lakedex.errors import IndexUnusable, InvalidInput
 from lakedex.expr.tree import Expr
 from lakedex.filegroup import FileSlice, ReadContext
+from lakedex.index.commit_changes import CommitChanges
 from lakedex.index.contract import Mask
 from lakedex.index.definitions import MAINTENANCE, PINNED_ZONE, IndexDefinition
 from lakedex.index.expressions import EXPR, FUNCTION_OPTIONS
@@ -34,7 +35,6 @@ from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table import Kind, MetadataTable
 from lakedex.index.metadata_table.partitions import Change
 from lakedex.index.request import CreateRequest
-from lakedex.index.written import CommitChanges
 
 Zones = Callable[[], Mapping[str, str]]
 

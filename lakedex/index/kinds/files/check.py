@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 from lakedex.errors import LakedexError
 from lakedex.filegroup import LogFile, parse_data_file
 from lakedex.format.logfile import read_blocks
+from lakedex.index.commit_changes import CommitChanges
 from lakedex.index.metadata_table import ALL_PARTITIONS_KEY, FILES_PAYLOAD, NON_PARTITIONED_KEY
 from lakedex.index.verification.check import Check, RepairedTable, Subject
 from lakedex.index.verification.findings import Problem, ProblemKind
-from lakedex.index.written import CommitChanges
 from lakedex.storage import join, split
 from lakedex.timeline import Action
 from lakedex.timeline.clean_plan import read_clean_plan

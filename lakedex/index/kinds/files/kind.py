@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from lakedex.filegroup import parse_data_file
 from lakedex.format.avro import METADATA_RECORD, encode_records
+from lakedex.index.commit_changes import CommitChanges
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table import Kind
@@ -19,7 +20,6 @@ from lakedex.index.metadata_table.partitions import (
     RecordType,
 )
 from lakedex.index.verification.findings import Problem
-from lakedex.index.written import CommitChanges
 from lakedex.storage import split
 
 _FILES_TYPE = pa.map_(pa.string(), pa.struct([("size", pa.int64()), ("isDeleted", pa.bool_())]))

@@ -107,7 +107,7 @@ class PartitionStatsKind(MetadataIndexKind):
 
 def _saves_reading_files(question: Question, columns: Sequence[Column], seconds: float) -> bool:
     """Whether ranges of files cost so much more that whole partitions are worth asking first."""
-    if len(question.slices) <= _FEW_SLICES or not question.table.is_asked(FILE_STATS):
+    if len(question.slices) <= _FEW_SLICES or not question.table.is_usable(FILE_STATS):
         return False
     try:
         finer = sum(bounds_seconds(question, FILE_STATS, each.name) for each in columns)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakedex.index.commit_changes import CommitChanges, FileStatistics, WholeColumn
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.kinds.column_stats.records import (
     NAME,
@@ -24,7 +25,6 @@ from lakedex.index.metadata_table.hashing import name_id
 from lakedex.index.metadata_table.keys import partition_id
 from lakedex.index.metadata_table.partitions import Change, RecordType
 from lakedex.index.metadata_table.stat_values import outermost
-from lakedex.index.written import CommitChanges, FileStatistics, WholeColumn
 
 _COUNTS = ("value_count", "null_count", "total_size", "total_uncompressed")
 
@@ -49,7 +49,7 @@ def records(
         column: kind for column, kind in changes.retyped_columns.items() if column in columns
     }
     whole = (_whole(changes, column, each) for column, each in changes.whole_columns.items())
-    return Change.joined([ranges, *whole, anything_change(retyped, sorted(partitions))])
+    return Change.joined([ranges, *whole, unbounded_change(retyped, sorted(partitions))])
 
 
 def _whole(changes: CommitChanges, column: str, whole: WholeColumn) -> Change:
@@ -68,7 +68,7 @@ def _whole(changes: CommitChanges, column: str, whole: WholeColumn) -> Change:
         dropped=changes.dropped_partitions,
         young=changes.young_columns,
     )
-    anything = anything_change({column: whole.type}, sorted(is_open))
+    anything = unbounded_change({column: whole.type}, sorted(is_open))
     return Change.joined([ranges, anything])
 
 
@@ -116,7 +116,7 @@ def partition_stats_change(
     return Change.joined([*encoded_records(RecordType.PARTITION_STATS, ranges), deletes])
 
 
-def anything_change(retyped: Mapping[str, pa.DataType], partitions: Sequence[str]) -> Change:
+def unbounded_change(retyped: Mapping[str, pa.DataType], partitions: Sequence[str]) -> Change:
     """Ranges that hold every value and nulls, in place of those of columns that got a new type.
 
     Readers cannot put ranges of two types together; these take the place of the older ones.

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.filegroup import FileSliceId
+from lakedex.index.commit_changes import CommitChanges, note_rows
 from lakedex.index.kinds.record_index.lookup import LOCATION_FIELDS, distinct_locations
 from lakedex.index.metadata_table import RECORD_INDEX_PAYLOAD
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.verification.check import Check, RepairedTable, Subject
 from lakedex.index.verification.findings import Findings, Problem, ProblemKind
 from lakedex.index.verification.keys import Matched, RowKeys, group_entries, match
-from lakedex.index.written import CommitChanges, note_rows
 from lakedex.keys import escape_path_value
 
 _NOWHERE = -1

@@ -73,7 +73,7 @@ def _footers_seconds(table: IndexedTable, files: int) -> float:
 
 def _stats_seconds(table: IndexedTable, files: int) -> float:
     """What looking up the row counts of so many base files takes; endless without statistics."""
-    if not files or not table.is_asked(_STATS_PARTITION):
+    if not files or not table.is_usable(_STATS_PARTITION):
         return math.inf
     return lookup_seconds(table.metadata, _STATS_PARTITION, files)
 

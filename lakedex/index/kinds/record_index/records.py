@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from lakedex.format.avro import METADATA_RECORD, encode_records
 from lakedex.format.spill import read_segments
+from lakedex.index.commit_changes import CommitChanges
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table.group_files import GroupFile
 from lakedex.index.metadata_table.partitions import (
@@ -26,7 +27,6 @@ from lakedex.index.metadata_table.shard_writer import (
     ShardTask,
     write_rows,
 )
-from lakedex.index.written import CommitChanges
 
 _FILE_ID = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:-(0|[1-9][0-9]{0,8}))?")
 _AS_UUID, _AS_TEXT = 0, 1

@@ -11,12 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import IndexUnusable
+from lakedex.index.commit_changes import CommitChanges, PairNotes
 from lakedex.index.contract import Mask
 from lakedex.index.kinds.record_index.check import entry_locations, path_of, report_wrong_locations
 from lakedex.index.kinds.secondary.coverage import (
     COVERAGE_START,
     covered_slices,
-    covering_noted,
+    right_covering_indexes,
     without_coverage,
 )
 from lakedex.index.kinds.secondary.key_encoding import encoded, is_certain
@@ -31,7 +32,6 @@ from lakedex.index.metadata_table.keys import (
 from lakedex.index.verification.check import Check, RepairedTable, Subject
 from lakedex.index.verification.findings import Findings, Problem, ProblemKind
 from lakedex.index.verification.keys import Matched, RowKeys, group_entries, match
-from lakedex.index.written import CommitChanges, PairNotes
 from lakedex.schema.field_paths import column_at, type_at, values_at
 
 _NOWHERE = -1
@@ -196,7 +196,7 @@ def start(name: str, subject: Subject) -> Check:
         encoding_is_sure=_unsure(subject, columns) is None,
         by_value=definition.is_placed_by_value,
         covers=definition.is_covering
-        and name in covering_noted(subject.timeline, subject.definitions),
+        and name in right_covering_indexes(subject.timeline, subject.definitions),
         group_count=group_count,
         rows=RowKeys(group_count),
         covered=covered,

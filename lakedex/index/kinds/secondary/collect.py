@@ -12,6 +12,7 @@ import pyarrow as pa
 from lakedex.errors import IndexUnusable
 from lakedex.filegroup import FileSlice, FileSliceId, ReadContext
 from lakedex.format.spill import SpillWriter
+from lakedex.index.commit_changes import KeyNote, PairNotes
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.kinds.secondary.coverage import coverage_pairs
 from lakedex.index.kinds.secondary.records import SecondaryTarget, pair_changes, pair_rows
@@ -23,7 +24,6 @@ from lakedex.index.maintenance import (
     MaintainRequest,
 )
 from lakedex.index.metadata_table.hashing import shard_numbers
-from lakedex.index.written import KeyNote, PairNotes
 
 _ROWS_AT_ONCE = 1_000_000
 _MOST_BUCKETS = 8
@@ -48,7 +48,7 @@ class MaintainedSecondary(MaintainedIndex):
         return self.target.columns
 
     @property
-    def names_places(self) -> bool:
+    def stores_locations(self) -> bool:
         """Whether entries name the file group of their rows."""
         return self.target.covers
 

@@ -59,11 +59,11 @@ _DIGEST_BYTES = 16
 _RIGHT = "lakedex.secondary.composite"
 
 
-def kept_up_note(targets: Sequence[SecondaryTarget]) -> dict[str, str]:
+def maintained_note(targets: Sequence[SecondaryTarget]) -> dict[str, str]:
     """What a commit says of the secondary indexes that it kept up to date.
 
     Example:
-        >>> kept_up_note([SecondaryTarget("secondary_index_i", ("city",), 1, 1)])
+        >>> maintained_note([SecondaryTarget("secondary_index_i", ("city",), 1, 1)])
         {'lakedex.secondary.indexes': 'secondary_index_i'}
     """
     return {_KEPT_UP: ",".join(each.name for each in targets)} if targets else {}
@@ -87,13 +87,13 @@ def covering_note(
         definitions: The table's index definitions at that time.
     """
     covering = [each.name for each in targets if each.covers]
-    noted = covering_noted(timeline, definitions) if covering else frozenset()
+    noted = right_covering_indexes(timeline, definitions) if covering else frozenset()
     kept = noted.intersection(covering)
     right = sorted({*kept, *(each.name for each in new if each.covers)})
     return {_COVERING: ",".join(right)} if right else {}
 
 
-def covering_noted(
+def right_covering_indexes(
     timeline: Timeline, definitions: Mapping[str, IndexDefinition]
 ) -> frozenset[str]:
     """The covering indexes whose entries all name the right file groups.
@@ -174,7 +174,7 @@ def _digest(parts: Sequence[str]) -> str:
     return hashlib.blake2b("\n".join(parts).encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
-def groups_not_kept_up(table: IndexedTable, name: str) -> frozenset[FileSliceId]:
+def outdated_groups(table: IndexedTable, name: str) -> frozenset[FileSliceId]:
     """The file groups whose rows the index may be wrong about."""
     definition = table.definitions[name]
     if definition.is_async:
@@ -240,11 +240,11 @@ def _still_suspect(
     if sum(file_slice.size_bytes for file_slice in slices) > _COMPARABLE_BYTES:
         return suspects
     return frozenset(
-        file_slice.id for file_slice in slices if not _is_kept_up(table, name, file_slice)
+        file_slice.id for file_slice in slices if not _is_up_to_date(table, name, file_slice)
     )
 
 
-def _is_kept_up(table: IndexedTable, name: str, file_slice: FileSlice) -> bool:
+def _is_up_to_date(table: IndexedTable, name: str, file_slice: FileSlice) -> bool:
     """Whether every row of a slice has its entry.
 
     The index has as many entries as the table has rows (that is checked before), so entries

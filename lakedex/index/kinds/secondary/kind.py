@@ -18,7 +18,7 @@ from lakedex.index.kinds.secondary.coverage import (
     covering_note,
     find_pairs,
     kept_note,
-    kept_up_note,
+    maintained_note,
     stamped,
 )
 from lakedex.index.kinds.secondary.key_encoding import is_certain
@@ -83,7 +83,7 @@ class SecondaryKind(SecondaryIndex, MetadataIndexKind):
         """The indexes that were kept up to date, and those that are right as a whole."""
         targets, made = ([each.target for each in _own(some)] for some in (maintained, new))
         return {
-            **kept_up_note(targets),
+            **maintained_note(targets),
             **covering_note(targets, made, timeline, definitions),
             **composite_note(targets, made, timeline, definitions),
         }

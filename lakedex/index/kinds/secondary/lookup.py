@@ -33,9 +33,9 @@ from lakedex.index.kinds.record_index.completeness import (
 )
 from lakedex.index.kinds.record_index.lookup import distinct_locations, locate, locate_seconds
 from lakedex.index.kinds.secondary.coverage import (
-    covering_noted,
-    groups_not_kept_up,
+    outdated_groups,
     right_composites,
+    right_covering_indexes,
     without_coverage,
 )
 from lakedex.index.kinds.secondary.key_predicate import (
@@ -83,7 +83,7 @@ class SecondaryIndex:
             return predicate
         if not (table.is_live(name) and table.is_live(_RECORD_INDEX) and table.is_latest):
             return str(_why_unusable(name, table))
-        if not table.is_asked(_RECORD_INDEX) and not _covers(table, name):
+        if not table.is_usable(_RECORD_INDEX) and not _covers(table, name):
             return _SWITCHED_OFF
         is_known = f"{name}_problem" in table.kept or _is_never_counted(table, name)
         checked = 0.0 if is_known else count_seconds(table.metadata, name)
@@ -92,11 +92,11 @@ class SecondaryIndex:
         most_left = None
         if predicate.starts is not None and scanned <= _PEEK * question.worth:
             # The entries tell how many files are left at most, before the index is checked.
-            entries = _kept_entries(name, question, predicate)
+            entries = _cached_entries(name, question, predicate)
             if isinstance(entries, str):
                 return entries
             rows, scanned = entries.num_rows, 0.0
-            most_left = rows + len(groups_not_kept_up(table, name))
+            most_left = rows + len(outdated_groups(table, name))
         if _covers(table, name):
             once = 0.0 if is_known else checked + row_count_seconds(table)
             return Estimate(once + scanned, most_left, once=once)
@@ -113,14 +113,14 @@ class SecondaryIndex:
         problem = _why_unusable(name, table)
         if problem is not None:
             return problem
-        entries = _kept_entries(name, question, predicate)
+        entries = _cached_entries(name, question, predicate)
         if isinstance(entries, str):
             return entries
         covers = _covers(table, name)
         keys = record_keys_of_secondary(entries["key"].combine_chunks(), len(predicate.columns))
-        rows = _Rows(entries, keys, groups_not_kept_up(table, name)).among(question.found)
-        named = _places(table, rows.entries) if covers else None
-        if named is None and not table.is_asked(_RECORD_INDEX):
+        rows = _Rows(entries, keys, outdated_groups(table, name)).among(question.found)
+        named = _named_groups(table, rows.entries) if covers else None
+        if named is None and not table.is_usable(_RECORD_INDEX):
             return _SWITCHED_OFF
         if named is None:
             found = locate(table, rows.keys.unique(), question.partitions)
@@ -133,7 +133,7 @@ class SecondaryIndex:
         reason += "" if named is None else " that the entries name"
         definition = table.definitions[name]
         if definition.is_async:
-            stale = groups_not_kept_up(table, name)
+            stale = outdated_groups(table, name)
             reason += covered_up_to(table.slices, ~table.slices.mask_of(stale))
         elif rows.stale:
             reason += f"; {len(rows.stale)} file groups changed without the index and are kept"
@@ -179,7 +179,7 @@ def _key_predicate(name: str, question: Question) -> KeyPredicate | str:
     return predicate
 
 
-def _kept_entries(name: str, question: Question, predicate: KeyPredicate) -> pa.Table | str:
+def _cached_entries(name: str, question: Question, predicate: KeyPredicate) -> pa.Table | str:
     """The entries that match the predicate, read once for a question; or why they are not read."""
     known = f"{name}_entries"
     if known not in question.found:
@@ -211,7 +211,7 @@ def _why_unusable(name: str, table: IndexedTable) -> str | None:
         return "Hudi does not bring it up to date in a table without meta columns"
     if not table.is_live(_RECORD_INDEX):
         return "it needs the record index, which the table does not have"
-    if not table.is_asked(_RECORD_INDEX) and not _covers(table, name):
+    if not table.is_usable(_RECORD_INDEX) and not _covers(table, name):
         return _SWITCHED_OFF
     known = f"{name}_problem"
     if known not in table.kept and not _is_right(table, name):
@@ -248,14 +248,14 @@ def _covers(table: IndexedTable, name: str) -> bool:
     known = f"{name}_covers"
     if known not in table.kept:
         is_covering = table.definitions[name].is_covering
-        table.kept[known] = is_covering and name in covering_noted(
+        table.kept[known] = is_covering and name in right_covering_indexes(
             table.timeline, table.definitions
         )
     covers: bool = table.kept[known]
     return covers
 
 
-def _places(table: IndexedTable, entries: pa.Table) -> set[FileSliceId] | None:
+def _named_groups(table: IndexedTable, entries: pa.Table) -> set[FileSliceId] | None:
     """The file groups that entries name; None where one names none, or one that was replaced."""
     if entries[RECORD_INDEX_PAYLOAD].null_count:
         return None

@@ -22,6 +22,7 @@ from lakedex.filegroup import RECORD_KEY, FileSliceId
 from lakedex.format.avro import METADATA_RECORD, encode_records
 from lakedex.format.hfile import MAX_KEY_BYTES
 from lakedex.format.spill import read_segments
+from lakedex.index.commit_changes import CommitChanges, PairNotes
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.kinds.record_index.records import location_values
 from lakedex.index.kinds.secondary.key_encoding import encoded
@@ -36,7 +37,6 @@ from lakedex.index.metadata_table.shard_writer import (
     check_bucket,
     write_groups,
 )
-from lakedex.index.written import CommitChanges, PairNotes
 from lakedex.schema.field_paths import flat, values_at
 
 FEW_PAIRS = 200_000
@@ -180,7 +180,7 @@ class SecondaryTarget:
     """Whether the index says which file slices it covers, as writers do not maintain it."""
 
     @property
-    def told(self) -> str:
+    def column_names(self) -> str:
         """The columns, for messages."""
         return ", ".join(self.columns)
 
@@ -213,7 +213,7 @@ def pair_rows(
         >>> pair_rows(target, rows, is_delete=False)["key"].to_pylist()
         ['a\\$b$k1', '\x00$k2']
     """
-    return _Pairs.of(target, rows).told(target, is_delete=is_delete, place=place)
+    return _Pairs.of(target, rows).rows(target, is_delete=is_delete, place=place)
 
 
 def pair_changes(
@@ -245,7 +245,7 @@ def pair_changes(
         kept = pa.concat_arrays([kept, _Pairs.of(target, others).keys])
     fresh, gone = came.missing_in(went.keys), went.missing_in(kept)
     return pa.concat_tables(
-        [fresh.told(target, is_delete=False, place=place), gone.told(target, is_delete=True)]
+        [fresh.rows(target, is_delete=False, place=place), gone.rows(target, is_delete=True)]
     )
 
 
@@ -269,7 +269,7 @@ class _Pairs:
         is_missing = pc.invert(pc.is_in(self.keys, value_set=others))
         return _Pairs(self.keys.filter(is_missing), self.values.filter(is_missing))
 
-    def told(
+    def rows(
         self, target: SecondaryTarget, *, is_delete: bool, place: FileSliceId | None = None
     ) -> pa.Table:
         """The pairs as workers hand them on; what decides on their file groups is made here."""
@@ -288,6 +288,7 @@ def _check_lengths(target: SecondaryTarget, keys: pa.Array) -> None:
     longest = pc.max(pc.binary_length(keys)).as_py() or 0
     if longest > MAX_KEY_BYTES:
         raise InvalidInput(
-            f"a value of column {target.told!r} makes an entry of {longest} bytes in the index "
-            f"{target.name}, which holds at most {MAX_KEY_BYTES}: shorten it, or drop the index"
+            f"a value of column {target.column_names!r} makes an entry of {longest} bytes in the "
+            f"index {target.name}, which holds at most {MAX_KEY_BYTES}: shorten it, or drop the "
+            "index"
         )

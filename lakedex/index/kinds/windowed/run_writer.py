@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.format.spill import Segment, read_segments
+from lakedex.index.commit_changes import KeyNote
 from lakedex.index.kinds.windowed.lookup import (
     DEAD,
     GONE,
@@ -27,7 +28,6 @@ from lakedex.index.kinds.windowed.lookup import (
 )
 from lakedex.index.kinds.windowed.state import FOLDER, Run, RunFile
 from lakedex.index.metadata_table.hashing import shards_of
-from lakedex.index.written import KeyNote
 from lakedex.storage.open import StorageAddress
 from lakedex.storage.protocol import Storage
 
