@@ -18,8 +18,7 @@ from lakedex.storage import Storage, join, split
 from lakedex.timeline import Action, Instant, State, Timeline, load_table_config
 from lakedex.timeline.clean_plan import CleanPlan, clean_metadata
 from lakedex.txn.metadata_rollback import open_metadata_table
-from lakedex.txn.rollback import LockedTable
-from lakedex.txn.rollback_files import delete_files, remove_instant, write_once
+from lakedex.txn.rollback import LockedTable, delete_files, remove_instant, write_once
 from lakedex.upkeep.retained import last_clean
 
 _KEPT_VERSIONS = 2

@@ -12,7 +12,7 @@ from typing import Any
 from unittest import mock
 
 from lakedex.timeline import properties_file
-from lakedex.txn import clocks, heartbeat, restoring, rollback, rollback_files
+from lakedex.txn import clocks, heartbeat, restoring, rollback
 from lakedex.txn.lock import lease
 from lakedex.txn.process import ProcessId
 from lakedex.upkeep import archiving, cleaning, metadata_cleaning, savepoints
@@ -33,7 +33,7 @@ def living_in(world: World) -> Iterator[None]:
         *((module, "time", clock) for module in (rollback, restoring, properties_file)),
         *((module, "time", clock) for module in (cleaning, metadata_cleaning, archiving)),
         (savepoints, "time", clock),
-        (rollback_files, "ThreadPoolExecutor", _OneByOne),
+        (rollback, "ThreadPoolExecutor", _OneByOne),
         (uuid, "uuid4", lambda: uuid.UUID(int=names.getrandbits(128), version=4)),
         (ProcessId, "current", lambda: _process(world)),
         (ProcessId, "is_surely_dead", lambda of: _is_surely_dead(world, of)),

@@ -21,7 +21,7 @@ from lakedex.index.kinds.windowed.state import Run, RunFile
 from lakedex.index.kinds.windowed.store import FOLDER, STATE_FILE
 from lakedex.services.clustering import cluster_table
 from lakedex.services.compaction import compact_table
-from lakedex.services.restoring import restore_table
+from lakedex.services.rollback import restore_table
 from lakedex.storage.open import StorageAddress
 from lakedex.table.creation import TableSpec, create_table
 from lakedex.table.own_properties import OWN_COPY_PATH, OWN_PROPERTIES_PATH

@@ -20,7 +20,7 @@ from lakedex.config.metadata_options import zone_setting
 from lakedex.config.table_config import OWN_EXPRESSION_PREFIX
 from lakedex.errors import IndexUnusable, InvalidInput, LakedexError, UnsupportedFeature
 from lakedex.expr.coercion import Family, family
-from lakedex.expr.spark_text import time_zone_of
+from lakedex.expr.literal_cast import time_zone_of
 from lakedex.expr.tree import columns_of
 from lakedex.index.definitions import ASYNC, MAINTENANCE, OWN_EXPRESSION, IndexDefinition
 from lakedex.index.expressions import (

@@ -16,7 +16,7 @@ from lakedex.errors import IndexUnusable, UnsupportedFeature
 from lakedex.expr.arrays import MICROS_PER_DAY
 from lakedex.expr.bind import bound_type
 from lakedex.expr.evaluate import evaluate
-from lakedex.expr.temporal.zones import LARGEST_SHIFT, fixed_offset
+from lakedex.expr.time_zones import LARGEST_SHIFT, fixed_offset
 from lakedex.expr.tree import Expr, columns_of
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.expressions import source_names

@@ -20,7 +20,7 @@ from lakedex.spark.sql.procedures.procedure import (
     table_of,
 )
 from lakedex.timeline import Action, Timeline
-from lakedex.timeline.clustering_plan import ClusteringPlan
+from lakedex.timeline.plans import ClusteringPlan
 from lakedex.write.rows import KEY
 
 _SCHEDULE, _EXECUTE, _BOTH = "schedule", "execute", "scheduleandexecute"
