@@ -8,7 +8,7 @@ from typing import Final
 from lakedex.config import keys
 from lakedex.config.metadata_options import zone_setting
 from lakedex.errors import InvalidInput, UnsupportedFeature
-from lakedex.index.definition_files import write_definitions
+from lakedex.index.definitions import write_definitions
 from lakedex.index.file_index.definitions import file_index_definitions
 from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table.creation import remove_partition

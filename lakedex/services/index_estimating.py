@@ -13,12 +13,11 @@ from lakedex.config.option_check import did_you_mean
 from lakedex.engine import Engine, LocalEngine
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.filegroup import FileSlice
-from lakedex.index.file_groups import shards_for
 from lakedex.index.file_index import FileIndex, IndexRequest
-from lakedex.index.file_index.estimate import estimate_file_index
+from lakedex.index.file_index.maintenance import estimate_file_index
 from lakedex.index.maintenance import Collectors, CollectTask, MaintainRequest
 from lakedex.index.registry import default_kind, file_index_kinds, kind_name, stat_indexes
-from lakedex.index.size_estimate import SampledTable, SizeEstimate
+from lakedex.index.size_estimate import SampledTable, SizeEstimate, shards_for
 from lakedex.services.index_names import indexed_path
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties

@@ -7,8 +7,8 @@ from typing import Final
 
 from lakedex.errors import InvalidInput
 from lakedex.index.builds import ForeignPlan, IndexBuild, foreign_plans
+from lakedex.index.catalog import dropped_names
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.dropped import dropped_names
 from lakedex.index.file_index.definitions import file_index_definitions, given_name
 from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.registry import (

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from lakedex.engine import Engine
 from lakedex.errors import CommitConflict, InvalidInput
-from lakedex.index.file_groups import shards_for
 from lakedex.index.metadata_table.resharding import finish_resharding, reshard_entries
 from lakedex.index.registry import kind_name, reshardable_indexes
+from lakedex.index.size_estimate import shards_for
 from lakedex.storage.open import StorageAddress
 from lakedex.timeline import Action, Instant, State
 from lakedex.txn.begin import locked_table

@@ -31,7 +31,7 @@ from lakedex.txn.recovery import recover
 from lakedex.txn.restoring import restore
 from lakedex.txn.rollback import LockedTable, roll_back
 from lakedex.txn.transaction import TransactionOptions
-from lakedex.upkeep.cleaning import forget_looks, run_pending_cleans
+from lakedex.upkeep.cleaning import forget_scans, run_pending_cleans
 from lakedex.upkeep.completion_order import completed_after, missing_before, require_whole
 
 _REVERSIBLE = (
@@ -112,7 +112,7 @@ def rollback_instant(
         time_of = roll_back(
             table, found, keeps_plan=keeps_plan, drops_plan=found.state is State.REQUESTED
         )
-        forget_looks(storage)
+        forget_scans(storage)
         rebuilt = rebuild_metadata(address, engine or LocalEngine(), snapshot.config, table)
     return RollbackResult((instant,), time_of, rebuilt)
 
@@ -238,7 +238,7 @@ def restore_table(
         for build in put_down:
             discard_build(table, build)
         time_of = restore(table, instant, instants)
-        forget_looks(storage)
+        forget_scans(storage)
         rebuilt = rebuild_metadata(address, engine or LocalEngine(), snapshot.config, table)
     return RestoreResult(
         instant,

@@ -17,8 +17,7 @@ from lakedex.config import TableConfig, keys
 from lakedex.config.table_config import is_own_partition
 from lakedex.errors import CorruptFile, FileMissing
 from lakedex.index.builds import IndexBuild, completed_builds, pending_builds
-from lakedex.index.definition_files import load_definitions, write_definitions
-from lakedex.index.definitions import IndexDefinition
+from lakedex.index.definitions import IndexDefinition, load_definitions, write_definitions
 from lakedex.index.file_index.definitions import ROOT, ROOTS, file_index_definitions, folder_of
 from lakedex.index.metadata_table.creation import remove_partition_of
 from lakedex.index.metadata_table.instants import MetadataStore

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from lakedex.config.metadata_options import zone_setting
 from lakedex.engine import Engine
 from lakedex.errors import CommitConflict
 from lakedex.filegroup import FileSlice, FileSliceId, LogFile, parse_data_file
@@ -177,9 +178,14 @@ def commit_outcome(
             },
         )
         _prepare_buckets(scope, outcome)
-        if outcome.plan.new_definitions:
-            # Whoever finds a new index must find the time zone that it is computed in.
-            change_own_properties(scope.storage, outcome.kept_before, outcome.kept)
+        # Whoever finds a new index must find the time zone that it is computed in. All other
+        # settings wait for the index: by them the next write would build what is not there.
+        zones = {zone_setting(each.name) for each in outcome.plan.new_definitions}
+        early = {name: value for name, value in outcome.kept.items() if name in zones}
+        if early:
+            change_own_properties(
+                scope.storage, outcome.kept_before, {**outcome.kept_before, **early}
+            )
         if outcome.plan.wanted:
             added = _added_rows(scope, outcome, unique_keys=unique_keys)
             timelines.append(

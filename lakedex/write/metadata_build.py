@@ -19,8 +19,7 @@ from lakedex.config import TableConfig, keys
 from lakedex.engine import Engine
 from lakedex.errors import CommitConflict, InvalidInput, LakedexError
 from lakedex.filegroup import parse_data_file
-from lakedex.index.definition_files import DEFAULT_PATH, write_definitions
-from lakedex.index.definitions import IndexDefinition
+from lakedex.index.definitions import DEFAULT_PATH, IndexDefinition, write_definitions
 from lakedex.index.metadata_table import metadata_partition
 from lakedex.index.metadata_table.creation import (
     PartitionPlan,

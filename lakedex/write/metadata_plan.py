@@ -14,9 +14,9 @@ from lakedex.errors import IndexUnusable
 from lakedex.filegroup import META_COLUMNS
 from lakedex.index.builds import BuildPartition, IndexBuild
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.file_groups import IndexedRows
 from lakedex.index.maintenance import MaintainedIndex, MaintainRequest
 from lakedex.index.registry import is_named_index, metadata_kind, unnamed_indexes
+from lakedex.index.size_estimate import IndexedRows
 from lakedex.table import Snapshot
 from lakedex.write.assign import stored_rows
 

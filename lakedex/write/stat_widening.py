@@ -21,7 +21,7 @@ from lakedex.config import write_option_names as names_of
 from lakedex.engine import Engine
 from lakedex.errors import CommitConflict, LakedexError
 from lakedex.filegroup import META_COLUMNS, FileSlice
-from lakedex.index.definition_files import load_definitions, write_definitions
+from lakedex.index.definitions import load_definitions, write_definitions
 from lakedex.index.written import FileStatistics, WholeColumn
 from lakedex.storage import Storage
 from lakedex.table import Snapshot

@@ -36,8 +36,16 @@ from lakedex.index.kinds.windowed.run_writer import (
     shards_for,
     write_shard,
 )
-from lakedex.index.kinds.windowed.state import CoveredGroup, Run, WindowState, digest_of
-from lakedex.index.kinds.windowed.store import FOLDER, STATE_FILE, open_window, remove_unused
+from lakedex.index.kinds.windowed.state import (
+    FOLDER,
+    STATE_FILE,
+    CoveredGroup,
+    Run,
+    WindowState,
+    digest_of,
+    open_window,
+    remove_unused,
+)
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.written import NOTE_SCHEMA, KeyNote
 from lakedex.keys.partition_path import DEFAULT_PARTITION, PartitionDays

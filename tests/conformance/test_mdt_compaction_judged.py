@@ -12,7 +12,7 @@ import lakedex
 from lakedex.config import keys as names
 from lakedex.engine import LocalEngine
 from lakedex.format.avro import METADATA_RECORD, decode_distinct
-from lakedex.index.kinds.files.records import files_change
+from lakedex.index.kinds.files.kind import files_change
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
 from lakedex.index.metadata_table.compaction import compact_if_due
 from lakedex.index.metadata_table.creation import PartitionPlan, create_metadata_table

@@ -15,7 +15,7 @@ from lakedex.timeline import properties_file
 from lakedex.txn import clocks, heartbeat, restoring, rollback
 from lakedex.txn.lock import lease
 from lakedex.txn.process import ProcessId
-from lakedex.upkeep import archiving, cleaning, metadata_cleaning, savepoints
+from lakedex.upkeep import archiving, cleaning, savepoints
 from tests.simulation import remembering
 from tests.simulation.world import SimThread, World
 
@@ -31,7 +31,7 @@ def living_in(world: World) -> Iterator[None]:
         *((module, "time", clock) for module in (lease, clocks)),
         *((module, "threading", threads) for module in (lease, heartbeat, clocks)),
         *((module, "time", clock) for module in (rollback, restoring, properties_file)),
-        *((module, "time", clock) for module in (cleaning, metadata_cleaning, archiving)),
+        *((module, "time", clock) for module in (cleaning, archiving)),
         (savepoints, "time", clock),
         (rollback, "ThreadPoolExecutor", _OneByOne),
         (uuid, "uuid4", lambda: uuid.UUID(int=names.getrandbits(128), version=4)),

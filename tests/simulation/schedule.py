@@ -46,7 +46,7 @@ def run_schedule(seed: int) -> World:
     world = World(seed)
     world.now = _LONG
     blobs, model = first_table()
-    cleaning.forget_looks(SimStorage(world, blobs, NO_FAULTS))  # type: ignore[arg-type]
+    cleaning.forget_scans(SimStorage(world, blobs, NO_FAULTS))  # type: ignore[arg-type]
     # What an earlier schedule has found out about files of the same names.
     reader._WHOLE_BASES.clear()
     reader._NOT_WRITTEN.clear()

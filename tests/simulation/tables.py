@@ -13,7 +13,7 @@ import pyarrow as pa
 from lakedex.config import keys
 from lakedex.engine import LocalEngine
 from lakedex.filegroup import FileSlice, FileSliceId
-from lakedex.index.kinds.files.records import files_change
+from lakedex.index.kinds.files.kind import files_change
 from lakedex.index.metadata_table.creation import PartitionPlan, create_metadata_table
 from lakedex.table import Snapshot
 from lakedex.table.creation import create_table

@@ -22,8 +22,7 @@ from lakedex.engine import Engine
 from lakedex.errors import CommitConflict, FileMissing, InvalidInput, StorageError
 from lakedex.filegroup import FileSlice
 from lakedex.filegroup.names import base_file_name
-from lakedex.index.build_progress import BuildProgress, read_progress, write_progress
-from lakedex.index.builds import IndexBuild, has_kept
+from lakedex.index.builds import BuildProgress, IndexBuild, has_kept, read_progress, write_progress
 from lakedex.index.metadata_table.creation import (
     BasePlace,
     PartitionPlan,

@@ -10,7 +10,7 @@ import logging
 
 from lakedex.config import keys
 from lakedex.errors import CorruptFile, FileMissing, TableNotFound
-from lakedex.index.definition_files import saved_definitions, write_definitions
+from lakedex.index.definitions import saved_definitions, write_definitions
 from lakedex.index.metadata_table.creation import remove_partition_of
 from lakedex.index.metadata_table.instants import MetadataStore
 from lakedex.index.registry import find_metadata_kind, is_named_index

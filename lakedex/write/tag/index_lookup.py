@@ -19,9 +19,13 @@ import pyarrow.compute as pc
 from lakedex.filegroup import FileSlice
 from lakedex.format.spill import Segment, SpillWriter
 from lakedex.index.kinds.windowed.lookup import Found, WindowAccess, find_keys, read_groups
-from lakedex.index.metadata_table.cell_file import CellFile, Selection
 from lakedex.index.metadata_table.file_cache import KEPT_FILES
-from lakedex.index.metadata_table.group_reader import GroupReader, record_schema
+from lakedex.index.metadata_table.group_reader import (
+    CellFile,
+    GroupReader,
+    Selection,
+    record_schema,
+)
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.keys import file_ids
 from lakedex.index.metadata_table.merging import merge_batches

@@ -33,7 +33,7 @@ from lakedex.format.parquet.footer import ParquetFooter, read_footer
 from lakedex.format.spill import Segment, SpillWriter, read_segments
 from lakedex.index.metadata_table import BLOOM_PAYLOAD, STATS_PAYLOAD, Kind, MetadataTable
 from lakedex.index.metadata_table.keys import bloom_key, column_stats_key, column_stats_prefix
-from lakedex.index.stat_values import stat_values
+from lakedex.index.metadata_table.stat_values import stat_values
 from lakedex.schema.field_paths import flat
 from lakedex.storage.protocol import Storage
 from lakedex.table.snapshot import Snapshot

@@ -1,4 +1,6 @@
-"""The bitmap kind: values in their order, each with the numbers of the files that hold it.
+"""Bitmap indexes: from each value of a column, or of an expression, to the files that hold it.
+
+RFC-63's form of values and files, sorted by value. Hudi has no such index, so it is a file index:
 
     Parquet   value   the type of the column or expression, null last
               files   list<int32>, ascending
@@ -29,17 +31,17 @@ from lakedex.expr.tree import Column, Expr
 from lakedex.index.contract import FIELDS_CHANGED, IndexedTable, Mask, Question
 from lakedex.index.definitions import PINNED_ZONE, IndexDefinition
 from lakedex.index.file_index import FileIndexKind, FileIndexQuery
-from lakedex.index.file_index.postings import file_numbers, inverted
 from lakedex.index.file_index.run import (
     FILE,
     EncodedEntries,
     RunHead,
+    file_numbers,
+    inverted,
     packed,
     read_table,
     unpacked,
 )
-from lakedex.index.kinds.expression.definition import is_of_fields
-from lakedex.index.kinds.expression.target import ExpressionTarget
+from lakedex.index.kinds.expression.definition import ExpressionTarget, is_of_fields
 from lakedex.storage.protocol import FileInfo, Storage
 
 VALUE: Final = "value"

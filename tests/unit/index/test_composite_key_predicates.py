@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from lakedex.expr.evaluate import evaluate
 from lakedex.expr.tree import And, Column, Compare, Expr, In, IsNull, Literal, Op, Or, StartsWith
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.kinds.secondary.key_encoding import spelled
-from lakedex.index.kinds.secondary.key_predicate import Asked, asked_keys, keys_from_start
+from lakedex.index.kinds.secondary.key_encoding import encoded
+from lakedex.index.kinds.secondary.key_predicate import KeyPredicate, key_predicate, keys_from_start
 from lakedex.index.metadata_table.keys import (
     placed_values_of_secondary,
     record_keys_of_secondary,
@@ -55,7 +55,7 @@ PREDICATES = st.one_of(
 )
 
 
-def found_in(asked: Asked, keys: pa.Array) -> pa.Table:
+def found_in(asked: KeyPredicate, keys: pa.Array) -> pa.Table:
     ranges = asked.ranges
     if asked.starts is not None:
         ranges = [keys_from_start(start) for start in asked.starts]
@@ -73,9 +73,9 @@ def test_the_entries_of_all_matching_rows_are_asked_for(rows, predicate):
     *values, record_keys = zip(*rows, strict=True)
     arrays = [pa.array(each, kind) for each, kind in zip(values, COLUMNS.values(), strict=True)]
     batch = pa.record_batch(arrays, schema=SCHEMA)
-    texts = [spelled(each) for each in arrays]
+    texts = [encoded(each) for each in arrays]
     keys = secondary_keys(texts, pa.chunked_array([record_keys], pa.string()))
-    asked = asked_keys(DEFINITION, predicate, SCHEMA)
+    asked = key_predicate(DEFINITION, predicate, SCHEMA)
     if isinstance(asked, str):
         assert "limits the values of a" in asked
         return
@@ -92,7 +92,7 @@ def test_keys_are_taken_apart_as_they_were_put_together(rows):
     # case B14: escaping in secondary keys
     *values, record_keys = zip(*rows, strict=True)
     kinds = COLUMNS.values()
-    texts = [spelled(pa.array(each, kind)) for each, kind in zip(values, kinds, strict=True)]
+    texts = [encoded(pa.array(each, kind)) for each, kind in zip(values, kinds, strict=True)]
     keys = secondary_keys(texts, pa.chunked_array([record_keys], pa.string()))
     assert record_keys_of_secondary(keys, 3).to_pylist() == list(record_keys)
     assert [each.to_pylist() for each in values_of_secondary(keys, 3)] == [
@@ -108,8 +108,8 @@ def test_a_column_whose_texts_are_not_sure_ends_what_is_looked_up():
         Compare(Op.EQ, Column((name,), kind), Literal(value, kind))
         for name, kind, value in (("a", pa.string(), "x"), ("n", pa.float64(), 1.5))
     )
-    asked = asked_keys(DEFINITION, And((a, n)), schema)
-    assert isinstance(asked, Asked)
+    asked = key_predicate(DEFINITION, And((a, n)), schema)
+    assert isinstance(asked, KeyPredicate)
     assert asked.ranges == [(b"x$", b"x%")]
 
 
@@ -119,6 +119,6 @@ def test_too_many_values_are_not_looked_up(count):
         Column(("a",), pa.string()), tuple(Literal(f"{n:05}", pa.string()) for n in range(count))
     )
     numbers = In(Column(("n",), pa.int64()), tuple(Literal(n, pa.int64()) for n in range(100)))
-    asked = asked_keys(DEFINITION, And((many, numbers)), SCHEMA)
+    asked = key_predicate(DEFINITION, And((many, numbers)), SCHEMA)
     assert isinstance(asked, str)
     assert "too many" in asked
