@@ -320,6 +320,8 @@ def _make_way(store: MetadataStore, instant: str) -> None:
     """Remove what an earlier attempt of the instant wrote."""
     known = store.timeline.find(instant)
     if known is None:
+        # A run of the same plan that others took back may have made a file after that.
+        store.delete_files(instant)
         return
     if known.is_completed:
         raise AlreadyExists(f"the metadata table has {instant} as completed already")

@@ -34,7 +34,7 @@ from lakedex.index.metadata_table.partitions import Change
 from lakedex.index.metadata_table.shard_writer import FEW_NOTES, NotedRecords
 from lakedex.index.request import CreateRequest, NewIndex
 from lakedex.index.size_estimate import IndexedRows, SampledTable, SizeEstimate
-from lakedex.index.verification.check import Check, RepairedTable, Subject
+from lakedex.index.verification.check import Check, FilesMade, FilesRepaired, RepairedTable, Subject
 from lakedex.index.verification.findings import Problem
 from lakedex.index.written import CommitChanges
 from lakedex.storage.protocol import Storage
@@ -91,6 +91,8 @@ class MetadataIndexKind:
     """Whether `advise` suggests indexes of this kind."""
     needs_metadata: ClassVar[bool] = True
     """Whether queries need the metadata table to use it."""
+    is_layout: ClassVar[bool] = False
+    """Whether the index is where the rows lie, so that it cannot be built again beside them."""
     serves_queries_only: ClassVar[bool] = False
     """Whether an index that helps no query is of no use."""
 
@@ -321,6 +323,19 @@ class MetadataIndexKind:
         repair: Callable[[str, Sequence[Problem], RepairedTable], CommitChanges]
         repair = self._part("check").repair
         return repair(name, problems, table)
+
+    def repair_files(self, subject: FilesRepaired, problems: Sequence[Problem]) -> FilesMade:
+        """Make files of an index outside of the metadata table again, as `outside_metadata` has it.
+
+        Args:
+            subject: The table, with its lock held.
+            problems: What verifying says of the index.
+
+        Raises:
+            LakedexError: nothing can be made of them.
+        """
+        del subject, problems
+        return FilesMade()
 
     def live_index_on(
         self,

@@ -387,6 +387,16 @@ def indexes_outside_metadata(table: StoredTable) -> list[tuple[IndexInfo, Metada
     return [(info, kind) for kind in _METADATA_KINDS for info in kind.outside_metadata(table)]
 
 
+def is_layout(name: str) -> bool:
+    """Whether an index is where the rows of a table lie.
+
+    Example:
+        >>> is_layout("bucket"), is_layout("record_index")
+        (True, False)
+    """
+    return any(kind.is_layout and kind.kind == name for kind in _METADATA_KINDS)
+
+
 def find_records(
     metadata: MetadataTable, name: str, definition: IndexDefinition | None, keys: pa.Array
 ) -> pa.Table:

@@ -482,8 +482,6 @@ def _undo_metadata(table: LockedTable, rollback: str, instant: str) -> None:
     rollback = _begun_before(timeline, instant) or rollback
     if timeline.is_completed(rollback):
         return
-    if timeline.find(instant) is None and timeline.find(rollback) is None:
-        return
     begun = time.monotonic()
     # Log files are named by their own instant from version 8 on, so that a listing finds them.
     files = [
@@ -492,6 +490,10 @@ def _undo_metadata(table: LockedTable, rollback: str, instant: str) -> None:
         for info in storage.list(folder)
         if (parsed := parse_data_file(split(info.path)[1], 0)) and parsed.instant_time == instant
     ]
+    if timeline.find(instant) is None and timeline.find(rollback) is None:
+        # A writer that slept while others rolled it back may have made a file after that.
+        delete_files(storage, files)
+        return
     plan = RollbackPlan(instant, Action.DELTACOMMIT, tuple(sorted(files)))
     begin_rollback(storage, config, rollback, plan.encode(storage))
     table.check()

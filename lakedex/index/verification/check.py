@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from lakedex.engine import Engine, LocalEngine
 from lakedex.errors import LakedexError
-from lakedex.filegroup import RECORD_KEY, FileSliceId, ReadContext, Slices
+from lakedex.filegroup import RECORD_KEY, FileSlice, FileSliceId, ReadContext, Slices
 from lakedex.format.spill import SpillWriter
-from lakedex.index.contract import IndexedTable
+from lakedex.index.contract import IndexedTable, StoredTable
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.file_bounds import SliceFiles, slice_files
 from lakedex.index.metadata_table import MetadataTable
@@ -224,3 +224,22 @@ class RepairedTable:
         segment = writer.add(rows.combine_chunks())
         writer.finish()
         return KeyNote(0, segment)
+
+
+@dataclass(frozen=True, slots=True)
+class FilesRepaired:
+    """A table with its lock held, an index of which has files outside of the metadata table."""
+
+    table: StoredTable
+    versions: Callable[[str], Mapping[str, Sequence[FileSlice]]]
+    """All versions of the file groups of a partition that the store still has, by file id."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilesMade:
+    """What became of such files."""
+
+    made: tuple[str, ...] = ()
+    """The paths of those that were made again."""
+    left: Mapping[str, str] = field(default_factory=dict)
+    """Why others could not be, by their paths."""

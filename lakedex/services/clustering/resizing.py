@@ -44,6 +44,7 @@ from lakedex.write.resizing.planning import (
     RingTable,
     find_resizes,
     named_policy,
+    resize_limits,
     resize_of_group,
     still_holds,
 )
@@ -113,7 +114,8 @@ def schedule_resize(
     """
     target = writer.target()
     storage, patience = target.address.open(), target.patience
-    found = _find(target, limits or _limits(target), policy, scope)
+    limits = limits or resize_limits(target.options.max_file_size, target.options.resizing)
+    found = _find(target, limits, policy, scope)
     if not found:
         return None
     with open_lock(storage, patience.lock) as lock:
@@ -251,14 +253,6 @@ def _find(
         bounds=ResizeBounds(options.most_bytes, options.most_partitions),
         policy=policy or named_policy(options.policy, buckets.options.engine),
     )
-
-
-def _limits(target: Target) -> ResizeLimits:
-    options = target.options.resizing
-    limits = ResizeLimits.of(
-        target.options.max_file_size, split=options.split_threshold, merge=options.merge_threshold
-    )
-    return replace(limits, least=options.least or limits.least, most=options.most or limits.most)
 
 
 def _writes_of_others(table: LockedTable, timeline: Timeline) -> list[str]:

@@ -24,7 +24,10 @@ class RepairReport:
     """The indexes that were built again from the data."""
     dropped: tuple[str, ...] = ()
     """The indexes that were dropped, as their definition is lost."""
-
+    made: tuple[str, ...] = ()
+    """The files of indexes outside of the metadata table that were made again."""
+    left: Mapping[str, str] = field(default_factory=dict)
+    """Why others of them could not be made again, by their paths."""
     given_up: tuple[str, ...] = ()
     """The data files without which the table is read from now on, as they were gone."""
     put_back: tuple[str, ...] = ()
@@ -46,6 +49,8 @@ class RepairReport:
             "repaired": dict(self.repaired),
             "rebuilt": list(self.rebuilt),
             "dropped": list(self.dropped),
+            "made": list(self.made),
+            "left": dict(self.left),
             "given_up": list(self.given_up),
             "put_back": list(self.put_back),
             "savepoints": list(self.savepoints),
@@ -71,6 +76,8 @@ class RepairReport:
             f"  {name}: dropped, as its definition is lost; create it again"
             for name in self.dropped
         ]
+        lines += [f"  {path}: made again" for path in self.made]
+        lines += [f"  {path}: not made again, as {reason}" for path, reason in self.left.items()]
         lines += [f"  {path}: given up with its rows" for path in self.given_up]
         if self.put_back:
             lines.append(f"  timeline: {', '.join(self.put_back)} put back")

@@ -14,7 +14,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from lakedex.config import keys
-from lakedex.errors import CorruptFile, FileMissing, LakedexError, UnsupportedFeature
+from lakedex.errors import (
+    CommitConflict,
+    CorruptFile,
+    FileMissing,
+    LakedexError,
+    UnsupportedFeature,
+)
+from lakedex.filegroup import all_versions
 from lakedex.index.file_index.definitions import file_index_definitions
 from lakedex.index.metadata_table import Kind
 from lakedex.index.metadata_table.creation import remove_partition
@@ -22,9 +29,12 @@ from lakedex.index.registry import (
     built_together,
     find_metadata_kind,
     indexes_behind,
+    indexes_outside_metadata,
+    is_layout,
     is_named_index,
     metadata_kind,
 )
+from lakedex.index.verification.check import FilesMade, FilesRepaired
 from lakedex.index.verification.findings import Problem, ProblemKind
 from lakedex.services.file_index_creating import rebuild_file_index, repair_file_index
 from lakedex.services.index_creating import build_index, rebuilt_index, refresh_index
@@ -46,9 +56,11 @@ from lakedex.services.verifying.runner import TIMELINE, check_timeline
 from lakedex.storage import split
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, update_properties
-from lakedex.txn.begin import WRITTEN_VERSION
+from lakedex.txn.begin import WRITTEN_VERSION, locked_table
+from lakedex.txn.lock import open_lock
 from lakedex.txn.metadata_rollback import drop_metadata
 from lakedex.txn.recovery import recover
+from lakedex.txn.transaction import TransactionOptions
 from lakedex.write import operation as kinds
 from lakedex.write.verbs import TableWriter
 from lakedex.write.write_target import locked
@@ -85,6 +97,53 @@ def repair_table(
     if lost and accepts_data_loss:
         gone = _give_up(writer, snapshot)
         return replace(repair_table(writer, indexes), before=before, given_up=gone)
+    beside = _make_files_again(writer, snapshot, before)
+    if beside.made:
+        report = repair_table(writer, indexes)
+        left = {**report.left, **beside.left}
+        return replace(report, before=before, made=beside.made + report.made, left=left)
+    report = _repair_timeline(writer, indexes, snapshot, before)
+    return replace(report, left={**report.left, **beside.left})
+
+
+def _make_files_again(writer: TableWriter, snapshot: Snapshot, report: VerifyReport) -> FilesMade:
+    """Make files of indexes outside of the metadata table again that are lost or damaged."""
+    made: tuple[str, ...] = ()
+    left: dict[str, str] = {}
+    found = {problem.index for problem in report.problems}
+    if not any(is_layout(name) for name in found):
+        return FilesMade()
+    storage, patience = writer.address.open(), TransactionOptions()
+    with open_lock(storage, patience.lock) as lock:
+        recover(locked_table(storage, lock, patience.heartbeat))
+        now = Snapshot.open(storage)
+        if now.timeline.last_completed != snapshot.timeline.last_completed:
+            raise CommitConflict("the table was written while it was verified; repair it again")
+        subject = FilesRepaired(
+            now.stored_table,
+            lambda name: all_versions(name, now.listing.files.get(name, ()), now.visibility),
+        )
+        for info, kind in indexes_outside_metadata(now.stored_table):
+            own = [problem for problem in report.problems if problem.index == info.name]
+            if not own or not kind.is_layout:
+                continue
+            try:
+                done = kind.repair_files(subject, own)
+            except LakedexError as error:
+                left[info.name] = str(error)
+                continue
+            made += done.made
+            left |= done.left
+    return FilesMade(made, left)
+
+
+def _repair_timeline(
+    writer: TableWriter,
+    indexes: Sequence[str] | None,
+    snapshot: Snapshot,
+    before: VerifyReport,
+) -> RepairReport:
+    """Put files of the timeline right that need it, and then the indexes."""
     is_damaged = any(problem.index == TIMELINE for problem in before.problems)
     is_written = snapshot.config.version == WRITTEN_VERSION
     if not is_damaged and not (is_written and snapshot.timeline.pending_of(Action.SAVEPOINT)):
@@ -154,11 +213,16 @@ def _repair_indexes(
 
 
 def _of_indexes(report: VerifyReport) -> list[Problem]:
-    """The problems that can be repaired: neither what only a commit said, nor lost data files."""
+    """The problems that can be repaired: neither what only a commit said, nor lost data files.
+
+    Nor rows that lie where an index does not look for them.
+    """
     return [
         problem
         for problem in report.problems
-        if problem.index != TIMELINE and problem.kind is not ProblemKind.LOST
+        if problem.index != TIMELINE
+        and problem.kind is not ProblemKind.LOST
+        and not is_layout(problem.index)
     ]
 
 
@@ -236,7 +300,7 @@ def _repair_file_indexes(
 
 def _to_rebuild(report: VerifyReport, pairs: Collection[str] = ()) -> list[str]:
     """The indexes that are too wrong, or of a kind that is not put right entry by entry."""
-    found = {*report.untold} - {DATA, TIMELINE}
+    found = {name for name in report.untold if not is_layout(name)} - {DATA, TIMELINE}
     for problem in _of_indexes(report):
         is_of_data = problem.kind is ProblemKind.DUPLICATE or problem.index == DATA
         if not is_of_data and not is_repairable(problem, pairs):

@@ -7,11 +7,17 @@ from dataclasses import dataclass
 
 from lakedex.errors import CorruptFile, FileMissing
 from lakedex.filegroup import LogFile, parse_data_file
-from lakedex.index.kinds.bucket.ring import HashNode, HashRing, nodes_of_plan
+from lakedex.index.kinds.bucket.ring import (
+    NODES_KEY,
+    PARTITION_KEY,
+    HashNode,
+    HashRing,
+    NodeTag,
+    nodes_of_plan,
+)
 from lakedex.table import Snapshot
 from lakedex.table.bucket_index import is_resize
 from lakedex.timeline import Action, Instant, Timeline, load_table_config
-from lakedex.write.resizing.planning import NODES_KEY, PARTITION_KEY
 
 
 class ResizeWatch:
@@ -85,6 +91,18 @@ def leaving_buckets(timeline: Timeline, ring: HashRing) -> dict[str, str]:
             continue
         values = {node.value for node in nodes}
         found.update({node.file_id: instant for node in ring.nodes if node.value in values})
+    return found
+
+
+def planned_changes(timeline: Timeline, ring: HashRing) -> list[tuple[str, tuple[int, ...], int]]:
+    """The groups of pending resizes: the instant, the buckets, how many take their place."""
+    found = []
+    for instant, partition, nodes in _planned(timeline):
+        values = {node.value for node in nodes}
+        numbers = tuple(n for n, node in enumerate(ring.nodes) if node.value in values)
+        if partition == ring.partition and numbers:
+            kept = sum(node.tag is not NodeTag.DELETE for node in nodes)
+            found.append((instant, numbers, kept))
     return found
 
 

@@ -296,7 +296,7 @@ class _Children:
                 key = keys[int(np.flatnonzero(numbers == number)[0])].as_py()
                 raise IndexUnusable(
                     f"the record {key!r} of partition {self.partition!r} is in a bucket that its "
-                    "hash does not belong to; `lakedex repair` moves it"
+                    "hash does not belong to; `lakedex verify` names all of them"
                 )
         return numbers
 

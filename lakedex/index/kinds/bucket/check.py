@@ -17,9 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.config.bucket_options import BucketEngineType
-from lakedex.errors import CorruptFile, IndexUnusable, InvalidInput, LakedexError
-from lakedex.filegroup import FileSlice
+from lakedex.errors import CorruptFile, IndexUnusable, LakedexError
+from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.filegroup.stored_keys import stored_keys
 from lakedex.index.kinds.bucket.engine import (
     PartitionBuckets,
@@ -30,9 +29,9 @@ from lakedex.index.kinds.bucket.engine import (
     bucket_number,
 )
 from lakedex.index.kinds.bucket.hashes import hash_keys
-from lakedex.index.kinds.bucket.hashing_metadata import FOLDER, SUFFIX
+from lakedex.index.kinds.bucket.hashing_metadata import FOLDER, REMEDY, SUFFIX
 from lakedex.index.kinds.bucket.lookup import shown_in
-from lakedex.index.kinds.bucket.ring import HashRing, NodeTag, local_depths
+from lakedex.index.kinds.bucket.ring import FIRST_INSTANT, HashRing, NodeTag
 from lakedex.index.kinds.bucket.table import (
     BucketSource,
     BucketTable,
@@ -103,14 +102,14 @@ class BucketCheck(Check):
     ) -> None:
         own = bucket_name(self.buckets[current.partition], self._number_of(current))
 
-        def describe(row: int) -> tuple[str, str]:
+        def describe(row: int) -> tuple[str, str, FileSliceId]:
             key = keys[row]
             right = bucket_name(self.buckets[current.partition], int(buckets[row]))
             detail = f"its bucket is {right}, and its row is in {own}: {_path(current)}"
             rival = rivals[row]
             if rival is not None and pc.index(rival, key.cast(rival.type)).as_py() >= 0:
                 detail += "; its bucket has a row of the key too"
-            return key.as_py(), detail
+            return key.as_py(), detail, current.id
 
         self.subject.findings.add_all(self.name, ProblemKind.WRONG, range(len(keys)), describe)
 
@@ -202,7 +201,8 @@ def _start_rings(
             if slices[at].file_id in places:
                 numbers[at] = places[slices[at].file_id]
                 continue
-            detail = f"it is no bucket of the ring of instant {ring.instant}"
+            path = found.engine.metadata.path(partition, ring.instant)
+            detail = f"it is no bucket of the ring in {path}; {REMEDY}"
             check.problem(ProblemKind.EXTRA, _path(slices[at]), detail, slices[at].id)
     _note_versions(check, outdated, "outdated hashing metadata")
     _note_versions(check, left, "hashing metadata of writes that did not complete")
@@ -212,25 +212,25 @@ def _start_rings(
 def _checked_ring(check: BucketCheck, found: BucketTable, partition: str) -> HashRing | None:
     """The ring of a partition; what is wrong with it is reported."""
     assert isinstance(found.engine, RingEngine)
-    folder = join(FOLDER, partition)
+    folder, place = join(FOLDER, partition), FileSliceId(partition, "")
     try:
         ring = found.engine.metadata.load(partition)
-    except (CorruptFile, IndexUnusable) as error:
-        check.problem(ProblemKind.UNREADABLE, folder, str(error))
+    except IndexUnusable as error:
+        check.problem(ProblemKind.MISSING, folder, str(error), place)
+        return None
+    except CorruptFile as error:
+        detail = f"partition {partition!r}: {error}"
+        check.problem(ProblemKind.UNREADABLE, error.path, detail, place)
         return None
     if ring is None:
-        detail = f"partition {partition!r} has file groups and no hashing metadata"
-        check.problem(ProblemKind.MISSING, folder, detail)
+        path = found.engine.metadata.path(partition, FIRST_INSTANT)
+        detail = f"partition {partition!r} has file groups and no hashing metadata; {REMEDY}"
+        check.problem(ProblemKind.MISSING, path, detail, place)
         return None
     for node in ring.nodes:
         if node.tag is not NodeTag.NORMAL:
             detail = f"node {node.value} is tagged {node.tag.value}, as in the plan of a resize"
-            check.problem(ProblemKind.WRONG, folder, detail)
-    if found.options.engine is BucketEngineType.EXTENDIBLE_HASHING:
-        try:
-            local_depths(ring)
-        except InvalidInput as error:
-            check.problem(ProblemKind.WRONG, folder, str(error))
+            check.problem(ProblemKind.WRONG, folder, f"{detail}; {REMEDY}", place)
     return ring
 
 

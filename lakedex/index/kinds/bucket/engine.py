@@ -25,12 +25,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.config.bucket_options import BucketEngineType, BucketOptions
-from lakedex.errors import IndexUnusable
+from lakedex.errors import CorruptFile, IndexUnusable
 from lakedex.filegroup import FileSlice
 from lakedex.index.kinds.bucket.hashes import Hashes, HashKeys, list_hashes, ring_hashes
-from lakedex.index.kinds.bucket.hashing_metadata import HashingMetadata
+from lakedex.index.kinds.bucket.hashing_metadata import REMEDY, HashingMetadata
 from lakedex.index.kinds.bucket.partition_counts import PartitionCounts, load_partition_counts
 from lakedex.index.kinds.bucket.ring import (
+    FIRST_INSTANT,
     GROUP_SUFFIX,
     Directory,
     HashRing,
@@ -343,10 +344,10 @@ class RingEngine(BucketEngine):
         ring = self.metadata.load(partition, own)
         if ring is None and own:
             raise IndexUnusable(
-                f"partition {partition!r} has file groups and no hashing metadata; the next write "
-                "makes them again, if they are those of the first ring"
+                f"partition {partition!r} has file groups and no hashing metadata "
+                f"({self.metadata.path(partition, FIRST_INSTANT)} is missing); {REMEDY}"
             )
-        return self.of_ring(ring or self._first(partition))
+        return self.of_ring(ring or self.first(partition))
 
     def created(self, partition: str, slices: Iterable[FileSlice]) -> RingBuckets:
         """The present ring; the first one is stored where there is none.
@@ -356,7 +357,7 @@ class RingEngine(BucketEngine):
         bucket gets another one.
         """
         own = list(slices)
-        ring = self.metadata.load_or_create(self._first(partition), own)
+        ring = self.metadata.load_or_create(self.first(partition), own)
         known = {each.file_id for each in own}
         replaced = _replacements(self.metadata.timeline).get(partition, {})
         gone = {
@@ -370,11 +371,19 @@ class RingEngine(BucketEngine):
         return self.of_ring(ring)
 
     def replaced(self, partition: str, slices: Iterable[FileSlice], instant: str) -> RingBuckets:
-        """The same ranges with other file groups; stored by the commit, as `ring` has it."""
-        ring = self.metadata.load_or_create(self._first(partition), slices)
+        """The same ranges with other file groups; stored by the commit, as `ring` has it.
+
+        Of hashing metadata that are lost or damaged nothing is needed: they are the first ones.
+        """
+        first = self.first(partition)
+        try:
+            ring = self.metadata.load_or_create(first, slices)
+        except (CorruptFile, IndexUnusable):
+            ring = first
         return self.of_ring(ring.with_new_groups(instant))
 
-    def _first(self, partition: str) -> HashRing:
+    def first(self, partition: str) -> HashRing:
+        """The ring that a partition begins with."""
         return _FIRST_RINGS[self.options.engine](partition, self.options.count)
 
     def of_ring(self, ring: HashRing) -> RingBuckets:
@@ -404,7 +413,8 @@ def bucket_engine(options: BucketOptions, storage: Storage, timeline: Timeline) 
         stored = load_partition_counts(storage, timeline)
         own = PartitionCounts(options.expressions, options.count, options.rule)
         return SimpleEngine(options, timeline, stored or own)
-    return RingEngine(options, HashingMetadata(storage, timeline))
+    is_of_prefixes = options.engine is BucketEngineType.EXTENDIBLE_HASHING
+    return RingEngine(options, HashingMetadata(storage, timeline, is_of_prefixes))
 
 
 def simple_file_id(partition: str, number: int, generation: str = "") -> str:

@@ -12,7 +12,8 @@ timeline.
 
 A partition without metadata gets its first ring when it has no file groups. Where it has some, the
 first ring is taken only if all of them are of it; else the table is refused by name: the default
-ring in place of a lost one would put every key into a second file group.
+ring in place of a lost one would put every key into a second file group. `repair` makes lost and
+damaged ones again.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakedex.config import keys
-from lakedex.errors import AlreadyExists, CorruptFile, IndexUnusable
+from lakedex.errors import AlreadyExists, CorruptFile, IndexUnusable, InvalidInput
 from lakedex.filegroup import FileSlice
-from lakedex.index.kinds.bucket.ring import FIRST_INSTANT, HashRing
+from lakedex.index.kinds.bucket.ring import FIRST_INSTANT, HashRing, local_depths
 from lakedex.storage import split
 from lakedex.storage.paths import join
 from lakedex.storage.protocol import Storage
@@ -33,6 +34,8 @@ from lakedex.timeline.instant_time import instant_key
 
 FOLDER: Final = f"{keys.BUCKET_INDEX_FOLDER}/consistent_hashing_metadata"
 SUFFIX: Final = ".hashing_meta"
+REMEDY: Final = "`lakedex repair` makes it again"
+"""What to do about hashing metadata that are lost or damaged."""
 _META: Final = SUFFIX
 _MARK: Final = ".commit"
 
@@ -48,6 +51,8 @@ class HashingMetadata:
 
     storage: Storage
     timeline: Timeline
+    is_of_prefixes: bool = False
+    """Whether rings must be those of the engine EXTENDIBLE_HASHING."""
 
     def load(self, partition: str, slices: Iterable[FileSlice] = ()) -> HashRing | None:
         """The present ring of a partition; None where it never had one.
@@ -60,26 +65,39 @@ class HashingMetadata:
             CorruptFile: the metadata cannot be read.
             IndexUnusable: they are not those of the file groups that are there.
         """
+        versions = self.versions(partition)
+        for instant, is_there in versions.items():
+            path = self.path(partition, instant)
+            if not is_there:
+                raise IndexUnusable(f"{path} is missing, and its mark is there; {REMEDY}")
+            ring = self.read(partition, instant)
+            _check_groups(ring, slices, path)
+            return ring
+        return None
+
+    def versions(self, partition: str) -> dict[str, bool]:
+        """The instants whose versions count, newest first, and whether the file is there.
+
+        One that is marked, and not there, was lost.
+
+        Raises:
+            IndexUnusable: there are versions, and none of them counts.
+        """
         folder = join(FOLDER, partition)
         names = {split(info.path)[1] for info in self.storage.list(folder)}
-        instants = sorted(
-            (name.removesuffix(_META) for name in names if name.endswith(_META)),
-            key=instant_key,
-            reverse=True,
-        )
-        for instant in instants:
-            is_marked = f"{instant}{_MARK}" in names
-            if not self._counts(instant, is_marked=is_marked):
-                continue
-            ring = self._read(partition, instant)
-            _check_groups(ring, slices, f"{folder}/{instant}{_META}")
-            return ring
-        if instants:
+        found = {name.rpartition(".")[0] for name in names if name.endswith((_META, _MARK))}
+        counting = {
+            instant: f"{instant}{_META}" in names
+            for instant in sorted(found, key=instant_key, reverse=True)
+            if self._counts(instant, is_marked=f"{instant}{_MARK}" in names)
+        }
+        left = sorted(name for name in names if name.endswith(_META))
+        if left and not any(counting.values()):
             raise IndexUnusable(
                 f"no version of the hashing metadata in {folder} is of a completed instant "
-                f"({', '.join(instants)}), and the first one is missing"
+                f"({', '.join(left)}), and the first one is missing; {REMEDY}"
             )
-        return None
+        return counting
 
     def load_or_create(self, first: HashRing, slices: Iterable[FileSlice]) -> HashRing:
         """The present ring of a partition, which is the given one where it has none yet.
@@ -92,18 +110,18 @@ class HashingMetadata:
         ring = self.load(first.partition, own)
         if ring is not None:
             return ring
-        path = self._path(first.partition, first.instant)
-        _check_groups(first, own, f"{path} (which is missing)")
+        path = self.path(first.partition, first.instant)
+        _check_groups(first, own, f"{path}, which is missing")
         try:
             self.storage.create(path, first.to_json())
         except AlreadyExists:
             # Another writer was faster; all of them write the same ring for one table.
-            return self._read(first.partition, first.instant)
+            return self.read(first.partition, first.instant)
         return first
 
     def store(self, ring: HashRing) -> None:
         """Write the ring that the replacecommit of its instant makes, before that completes."""
-        self.storage.replace(self._path(ring.partition, ring.instant), ring.to_json())
+        self.storage.replace(self.path(ring.partition, ring.instant), ring.to_json())
 
     def mark(self, partition: str) -> None:
         """Mark the versions of a partition whose instants completed, before those are archived."""
@@ -181,16 +199,38 @@ class HashingMetadata:
         is_older = first is not None and instant_key(instant) < instant_key(first.requested_time)
         return is_older and (is_marked or self.timeline.has_completed(instant))
 
-    def _read(self, partition: str, instant: str) -> HashRing:
-        path = self._path(partition, instant)
-        ring = HashRing.from_json(self.storage.read(path), path=path)
-        if ring.partition != partition:
+    def read(self, partition: str, instant: str) -> HashRing:
+        """One version of the ring of a partition.
+
+        Raises:
+            CorruptFile: the file does not hold it.
+        """
+        try:
+            return self._read(partition, instant)
+        except CorruptFile as error:
+            hint = f"{error.expected} ({REMEDY})"
             raise CorruptFile(
-                path, 0, expected=f"the ring of partition {partition!r}", actual=ring.partition
-            )
+                error.path, error.offset, expected=hint, actual=error.actual
+            ) from error
+
+    def _read(self, partition: str, instant: str) -> HashRing:
+        path = self.path(partition, instant)
+        ring = HashRing.from_json(self.storage.read(path), path=path)
+        for what, own, found in (
+            ("partition", partition, ring.partition),
+            ("instant", instant, ring.instant),
+        ):
+            if own != found:
+                raise CorruptFile(path, 0, expected=f"the ring of {what} {own!r}", actual=found)
+        if self.is_of_prefixes:
+            try:
+                local_depths(ring)
+            except InvalidInput as error:
+                raise CorruptFile(path, 0, expected="ranges of prefixes", actual=error) from error
         return ring
 
-    def _path(self, partition: str, instant: str) -> str:
+    def path(self, partition: str, instant: str) -> str:
+        """The file of a version."""
         return join(FOLDER, partition, f"{instant}{_META}")
 
 
@@ -205,5 +245,5 @@ def _check_groups(ring: HashRing, slices: Iterable[FileSlice], place: str) -> No
     if others:
         raise IndexUnusable(
             f"the file group {others[0]} of partition {ring.partition!r} is no bucket of the "
-            f"hashing metadata {place}; restore that file from a copy"
+            f"hashing metadata {place}; {REMEDY}"
         )

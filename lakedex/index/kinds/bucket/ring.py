@@ -8,7 +8,8 @@ space out, and each hash value has one owner.
      "seqNo": 0, "nodes": [{"value": 536870912, "fileIdPrefix": "0fc23cdb-...", "tag": "NORMAL"}]}
 
 `numBuckets` is the number of the first ring, whatever became of it since. The file group of a node
-is its prefix with `-0`.
+is its prefix with `-0`. lakedex adds `crc32`, a checksum of all this, which Hudi passes over: of a
+node with another value nothing else tells that the rows of its bucket are those of another range.
 
 The ring of the engine EXTENDIBLE_HASHING is one whose ranges are prefixes of the hash in binary: a
 bucket of the local depth d is all hash values that begin with the same d bits. Its directory has an
@@ -23,6 +24,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
+import zlib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -44,6 +46,10 @@ _MOST_DEPTH: Final = 20
 """A directory of so many bits is a table of its prefixes; below that the ring is searched."""
 _HALF: Final = 1 << _BITS
 _VERSION: Final = 0
+PARTITION_KEY: Final = "clustering.group.partition"
+SEQUENCE_KEY: Final = "clustering.group.sequence.no"
+NODES_KEY: Final = "clustering.group.child.node"
+"""What the groups of a clustering plan say that splits or merges buckets."""
 
 
 class NodeTag(Enum):
@@ -172,7 +178,13 @@ class HashRing:
         ]
         head = {"version": _VERSION, "partitionPath": self.partition, "instant": self.instant}
         counts = {"numBuckets": self.first_count or len(nodes), "seqNo": self.sequence}
-        return json.dumps({**head, **counts, "nodes": nodes}, indent=2).encode()
+        record = {**head, **counts, "nodes": nodes, "crc32": self._checksum()}
+        return json.dumps(record, indent=2).encode()
+
+    def _checksum(self) -> int:
+        nodes = [f"{node.value} {node.prefix} {node.tag.value}" for node in self.nodes]
+        head = [self.partition, self.instant, str(self.sequence)]
+        return zlib.crc32("\n".join([*head, *nodes]).encode())
 
     @classmethod
     def from_json(cls, data: bytes, *, path: str) -> HashRing:
@@ -185,15 +197,19 @@ class HashRing:
             record: Any = json.loads(data)
             if record["version"] != _VERSION:
                 raise CorruptFile(path, 0, expected="version 0", actual=record["version"])
-            return cls(
+            ring = cls(
                 partition=str(record["partitionPath"]),
                 nodes=tuple(sorted(_node(each) for each in record["nodes"])),
                 instant=str(record["instant"]),
                 first_count=int(record["numBuckets"]),
                 sequence=int(record["seqNo"]),
             )
+            stored = record.get("crc32")
+            if stored is not None and stored != ring._checksum():
+                raise CorruptFile(path, 0, expected=f"nodes of checksum {stored}", actual="others")
         except (ValueError, KeyError, TypeError, AttributeError, InvalidInput) as error:
             raise CorruptFile(path, 0, expected="hashing metadata", actual=error) from error
+        return ring
 
 
 def ring_positions(values: Hashes, hashes: Hashes) -> npt.NDArray[np.int64]:

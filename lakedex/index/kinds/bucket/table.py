@@ -41,7 +41,7 @@ from lakedex.config.bucket_options import (
     BucketOptions,
     BucketProperties,
 )
-from lakedex.errors import IndexUnusable, InvalidInput
+from lakedex.errors import CorruptFile, IndexUnusable, InvalidInput
 from lakedex.filegroup import RECORD_KEY, FileSlice, ReadContext, Slices, read_slice
 from lakedex.index.kinds.bucket.engine import (
     BucketEngine,
@@ -196,7 +196,10 @@ def _with_stored(source: BucketSource, known: BucketProperties) -> BucketPropert
         return known
     metadata = HashingMetadata(storage, timeline)
     for partition in reversed(metadata.partitions()):
-        ring = metadata.load(partition)
+        try:
+            ring = metadata.load(partition)
+        except (CorruptFile, IndexUnusable):
+            continue  # who needs the ring of that partition says what is wrong with it
         if ring is not None:
             return replace(known, count=ring.first_count)
     return known
@@ -399,7 +402,10 @@ class _RingSearch(_Search):
         partition = file_slice.partition
         if partition not in self.buckets:
             own = [each for each in self.source.slices() if each.partition == partition]
-            self.buckets[partition] = self.engine.buckets(partition, own)
+            try:
+                self.buckets[partition] = self.engine.buckets(partition, own)
+            except (CorruptFile, IndexUnusable):
+                return  # the keys of other partitions tell it
         places = self.buckets[partition].file_ids(hash_keys(keys, candidate.fields))
         candidate.is_refuted = not pc.all(pc.equal(places, file_slice.file_id)).as_py()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -115,7 +116,9 @@ def test_damaged_and_missing_hashing_metadata_are_named(data):
         files.storage.replace(path, data)
     (problem,) = problems(files)
     assert problem.kind is (ProblemKind.MISSING if data is None else ProblemKind.UNREADABLE)
-    assert problem.key == join(FOLDER, "q")
+    assert problem.key == path
+    assert "partition 'q'" in problem.detail
+    assert "`lakedex repair` makes it again" in problem.detail
     # The other partition is verified all the same.
     assert verified(files).checked["bucket"] == 300
 
@@ -123,8 +126,9 @@ def test_damaged_and_missing_hashing_metadata_are_named(data):
 def test_nodes_of_a_plan_are_no_ring():
     files = files_of(RING)
     path = join(FOLDER, "q", FIRST)
-    text = files.storage.read(path).decode()
-    files.storage.replace(path, text.replace("NORMAL", NodeTag.DELETE.value, 1).encode())
+    ring = HashRing.from_json(files.storage.read(path), path=path)
+    node = replace(ring.nodes[0], tag=NodeTag.DELETE)
+    files.storage.replace(path, replace(ring, nodes=(node, *ring.nodes[1:])).to_json())
     (problem,) = problems(files)
     assert problem.kind is ProblemKind.WRONG
     assert "DELETE" in problem.detail

@@ -157,7 +157,7 @@ def test_lost_metadata_of_a_later_ring_are_never_replaced_by_the_default_one(spl
     snapshot = snapshot_of(split_table)
     slices = slices_by_partition(snapshot)["us"]
     engine = bucket_engine(RING, snapshot.storage, snapshot.timeline)
-    with pytest.raises(IndexUnusable, match=r"00000000000000.hashing_meta \(which is missing\)"):
+    with pytest.raises(IndexUnusable, match=r"00000000000000.hashing_meta, which is missing"):
         engine.created("us", slices)
     assert not (split_table / FOLDER / "us").exists()
 

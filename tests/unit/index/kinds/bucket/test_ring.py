@@ -138,7 +138,9 @@ def test_hudis_own_rings_are_read_and_written_alike(name):
         for meta in metas:
             data = packed.read(meta)
             ring = HashRing.from_json(data, path=meta)
-            assert json.loads(ring.to_json()) == json.loads(data)
+            record = json.loads(ring.to_json())
+            assert record.pop("crc32")
+            assert record == json.loads(data)
             assert covers_once(ring)
             if ring.sequence == 0:
                 assert ring == even_ring(ring.partition, 4)
