@@ -26,8 +26,7 @@ from lakedex.errors import InvalidInput
 from lakedex.services.clustering.resizing import resize_buckets, run_resize, schedule_resize
 from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
 from lakedex.services.rescaling import rescale_buckets
-from lakedex.services.restoring import restore_table
-from lakedex.services.rolling_back import rollback_instant
+from lakedex.services.rollback import restore_table, rollback_instant
 from lakedex.services.upgrading import UpgradeReport, upgrade_table
 from lakedex.services.verifying.report import counted
 from lakedex.storage.open import StorageAddress

@@ -28,14 +28,14 @@ from lakedex.expr.arrays import (
     numpy_values,
     valid_mask,
 )
-from lakedex.expr.temporal.patterns import (
+from lakedex.expr.time_patterns import (
     BLANKS,
     cast_to_days,
     cast_to_time,
     iso_date_text,
     iso_timestamp_text,
 )
-from lakedex.expr.temporal.zones import (
+from lakedex.expr.time_zones import (
     LARGEST_SHIFT,
     date_days,
     from_local,

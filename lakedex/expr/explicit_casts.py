@@ -14,7 +14,7 @@ from lakedex.errors import LakedexError
 from lakedex.expr.bind import bound_type
 from lakedex.expr.coercion import Family, arithmetic_arguments, family
 from lakedex.expr.functions import canonical_name
-from lakedex.expr.functions.times import DEFAULT_PATTERN
+from lakedex.expr.functions.datetimes import DEFAULT_PATTERN
 from lakedex.expr.literal_cast import cast_literal
 from lakedex.expr.tree import Call, Cast, Column, Expr, Literal
 

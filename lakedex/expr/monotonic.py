@@ -35,13 +35,12 @@ import pyarrow.compute as pc
 from lakedex.errors import LakedexError
 from lakedex.expr.arrays import MICROS_PER_SECOND, array_of, masked, numpy_values, valid_mask
 from lakedex.expr.bind import bound_type
-from lakedex.expr.bounds import ColumnBounds
+from lakedex.expr.bounds import ColumnBounds, Form, form_of
 from lakedex.expr.casting import cast
 from lakedex.expr.evaluate import literal_scalar
 from lakedex.expr.functions import Arguments, Order, canonical_name, constants_of, function
-from lakedex.expr.ranges import Form, form_of
-from lakedex.expr.temporal.patterns import parse_pattern
-from lakedex.expr.temporal.zones import LARGEST_SHIFT, clear_of_changes, fixed_offset
+from lakedex.expr.time_patterns import parse_pattern
+from lakedex.expr.time_zones import LARGEST_SHIFT, clear_of_changes, fixed_offset
 from lakedex.expr.tree import Call, Cast, Column, Expr, Literal
 
 _DAY = 86_400

@@ -27,7 +27,7 @@ import pyarrow as pa
 from lakedex.errors import InvalidDefinition, LakedexError
 from lakedex.expr import sql_literal
 from lakedex.expr.functions import Arguments, function
-from lakedex.expr.functions.patterns import SPLIT_ITEM
+from lakedex.expr.functions.strings import SPLIT_ITEM
 from lakedex.expr.sql_lexer import Kind, Token, complaint, tokenise
 from lakedex.expr.tree import (
     FALSE,

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakedex.errors import InvalidDefinition
-from lakedex.expr.spark_text import parse_date, parse_timestamp, parse_timestamp_ntz
+from lakedex.expr.literal_cast import parse_date, parse_timestamp, parse_timestamp_ntz
 from lakedex.expr.tree import Cast, Expr, Literal
 
 MAX_PRECISION = 38

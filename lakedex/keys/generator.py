@@ -58,8 +58,8 @@ from lakedex.config.table_config import (
     parse_key_generator,
 )
 from lakedex.errors import InvalidInput, UnsupportedFeature
-from lakedex.expr.temporal.patterns import iso_date_text
-from lakedex.expr.temporal.zones import local_time
+from lakedex.expr.time_patterns import iso_date_text
+from lakedex.expr.time_zones import local_time
 from lakedex.keys.partition_path import (
     DEFAULT_PARTITION,
     by_distinct,

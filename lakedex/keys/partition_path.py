@@ -23,13 +23,15 @@ The day of a partition path, by a date pattern:
 
 The first levels of a path that match the pattern are its day, after names of columns and escapes
 are removed. A path without such levels, as that of null, has no day.
+
+Options and statements name partitions by patterns of their paths or values (`matching_paths`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -39,6 +41,7 @@ import pyarrow.compute as pc
 
 from lakedex.config import TableConfig
 from lakedex.errors import InvalidDefinition, InvalidInput, UnsupportedFeature
+from lakedex.expr.java_regex import to_re2
 from lakedex.keys.timebased import DatePattern
 from lakedex.storage.roots import FOLDER_START
 
@@ -340,3 +343,36 @@ def _candidates(path: str) -> Iterable[str]:
 
 def _value(level: str) -> str:
     return unescape_path_value(level.rpartition("=")[2])
+
+
+def matching_paths(paths: Sequence[str], pattern: str, *, option: str) -> list[str]:
+    r"""Those of some paths that a pattern of Java matches from their beginning to their end.
+
+    Example:
+        >>> matching_paths(["dt=2026-01-01", "dt=2026-02-01"], r"dt=2026-01-\d+", option="o")
+        ['dt=2026-01-01']
+
+    Raises:
+        InvalidInput: the pattern is wrong; the option that holds it is named.
+        UnsupportedFeature: a part of the pattern is not understood.
+    """
+    column = pa.array(paths, pa.string())
+    try:
+        found = pc.match_substring_regex(column, f"^(?:{to_re2(pattern).text})$")
+    except pa.ArrowInvalid as error:
+        raise InvalidInput(f"{option}={pattern[:200]!r} is no pattern: {error}") from error
+    matched: list[str] = column.filter(found).to_pylist()
+    return matched
+
+
+def matches_wildcard(text: str, pattern: str) -> bool:
+    """Whether a text matches a pattern in which `*` stands for any characters, none included.
+
+    Example:
+        >>> matches_wildcard("2023-08-01", "2023-08-*"), matches_wildcard("2023-09-01", "*-08-*")
+        (True, False)
+        >>> matches_wildcard("a[1]", "a[1]*"), matches_wildcard("a1", "a[1]*")
+        (True, False)
+    """
+    parts = map(re.escape, pattern.split("*"))
+    return re.fullmatch(".*".join(parts), text, re.DOTALL) is not None

@@ -23,8 +23,8 @@ import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.expr.arrays import valid_mask
-from lakedex.expr.temporal.patterns import Field, format_time, parse_pattern, parse_time
-from lakedex.expr.temporal.zones import LocalTime, civil_from_days, from_local, to_local
+from lakedex.expr.time_patterns import Field, format_time, parse_pattern, parse_time
+from lakedex.expr.time_zones import LocalTime, civil_from_days, from_local, to_local
 
 _PART = re.compile(r"'[^']*'|[^']+|'")
 _NOT_JODA = frozenset("uL")

@@ -12,11 +12,11 @@ from dataclasses import replace
 
 from lakedex.errors import CommitConflict, InvalidInput
 from lakedex.services.clustering.moved_keys import moved_keys
-from lakedex.services.rewrite_commit import commit_rewrite
 from lakedex.timeline import Action
 from lakedex.txn.transaction import Transaction
 from lakedex.txn.working_folders import Scratch
 from lakedex.write.operation import RESCALE
+from lakedex.write.post_commit import commit_rewrite
 from lakedex.write.resizing.rescaling import NewCounts, plan_rescale, write_rescale
 from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.verbs import TableWriter

@@ -19,7 +19,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
 
 from lakedex.errors import InvalidInput, UnsupportedFeature
-from lakedex.expr.temporal.zones import offset_changes
+from lakedex.expr.time_zones import offset_changes
 from lakedex.index.definitions import OWN_EXPRESSION
 from lakedex.index.expressions import WHOLE_NUMBERS
 from lakedex.spark.jvm_contract import NUMBER_SEPARATOR

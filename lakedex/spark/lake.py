@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from lakedex.config import keys
 from lakedex.errors import InvalidInput, LakedexError, TableNotFound
 from lakedex.services.advising import Advice, joined_advice
-from lakedex.services.indexes_by_options import asking_for_indexes
+from lakedex.services.inline import asking_for_indexes
 from lakedex.spark.engine import SparkEngine
 from lakedex.spark.explaining import QueryReport, Scans, explain_query, list_scans
 from lakedex.spark.saving import insert_rows, save_rows

@@ -25,7 +25,7 @@ from lakedex.expr.tree import tree_text
 from lakedex.filegroup import META_COLUMNS, FileSlice
 from lakedex.prune import SPARK, PlanOptions, Report, plan
 from lakedex.spark.catalyst import translate_filters
-from lakedex.spark.jobs import map_batches
+from lakedex.spark.engine import map_batches
 from lakedex.spark.jvm_contract import (
     ALL_BYTES,
     ALL_FILES,

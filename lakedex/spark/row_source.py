@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from lakedex.errors import InvalidInput
-from lakedex.spark.jobs import TaskResult, map_batches, run_job, task_result
+from lakedex.spark.engine import TaskResult, map_batches, run_job, task_result
 from lakedex.spark.jvm_classes import install_classes
 from lakedex.spark.schemas import arrow_schema
 

@@ -29,7 +29,7 @@ from lakedex.config.write_option_names import (
 from lakedex.errors import InvalidInput, TableNotFound, UnsupportedFeature
 from lakedex.filegroup import META_COLUMNS, RECORD_KEY
 from lakedex.keys.generator import KeyGenerator
-from lakedex.services.partition_patterns import matches_wildcard
+from lakedex.keys.partition_path import matches_wildcard
 from lakedex.spark.jvm_contract import PARTITION_COLUMNS_OPTION, PATH_OPTION
 from lakedex.spark.read_spec import hudi_options
 from lakedex.spark.schemas import arrow_schema

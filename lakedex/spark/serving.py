@@ -37,8 +37,8 @@ from lakedex.filegroup import META_COLUMNS
 from lakedex.prune import Report
 from lakedex.prune.usage import count_scan
 from lakedex.read.change_stream import StreamOptions, StreamPosition
+from lakedex.spark.engine import without_traces
 from lakedex.spark.expression_checking import is_same_zone
-from lakedex.spark.jobs import without_traces
 from lakedex.spark.jvm_classes import install_classes
 from lakedex.spark.jvm_contract import (
     CALLS,

@@ -16,7 +16,7 @@ from lakedex.errors import FileMissing
 from lakedex.filegroup import META_COLUMNS, FileSlice, ReadContext, read_slice
 from lakedex.read.changes import COMMIT_TIME, GroupChange, changed_rows_of, own_columns
 from lakedex.schema import SchemaHistory
-from lakedex.spark.jobs import map_batches
+from lakedex.spark.engine import map_batches
 from lakedex.spark.schemas import spark_schema
 from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot

@@ -40,11 +40,10 @@ from lakedex.services.partition_evolving import evolve_partitions
 from lakedex.services.repairing import RepairReport, repair_table
 from lakedex.services.rescaling import rescale_buckets
 from lakedex.services.resharding import reshard_index
-from lakedex.services.restoring import RestoreResult, restore_table
-from lakedex.services.rolling_back import RollbackResult, rollback_instant
+from lakedex.services.rollback import RestoreResult, RollbackResult, restore_table, rollback_instant
 from lakedex.services.verifying import VerifyReport
+from lakedex.spark.engine import is_cancelled
 from lakedex.spark.expression_checking import SparkJudge
-from lakedex.spark.jobs import is_cancelled
 from lakedex.spark.jvm_contract import DATA_SOURCE
 from lakedex.spark.row_source import DataFrameSource
 from lakedex.spark.streams import batch_of

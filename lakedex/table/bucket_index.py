@@ -29,7 +29,7 @@ from lakedex.filegroup.bucket_ids import are_bucket_ids, begins_with_number
 from lakedex.storage import split
 from lakedex.table.snapshot import Snapshot
 from lakedex.timeline import Action, Instant, Timeline
-from lakedex.timeline.clustering_plan import ClusteringPlan
+from lakedex.timeline.plans import ClusteringPlan
 
 _CONSISTENT_FOLDER: Final = "consistent_hashing_metadata"
 _NODES_OF_GROUP: Final = "clustering.group.child.node"

@@ -31,7 +31,7 @@ from lakedex.index.registry import check_buckets
 from lakedex.keys.generator import KeyGenerator, check_virtual_keys, type_of
 from lakedex.keys.partition_path import PartitionDays
 from lakedex.schema import avro_schema
-from lakedex.schema.defaults import with_defaults
+from lakedex.schema.arrow_types import with_defaults
 from lakedex.schema.storable import check_reserved, storable_schema
 
 _VERSION, _LAYOUT = "9", "2"

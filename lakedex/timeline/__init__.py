@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 from lakedex.timeline.archived import ArchivedTimeline
-from lakedex.timeline.clustering_plan import (
-    ClusteringGroup,
-    ClusteringPlan,
-    ClusteringSlice,
-    RequestedReplace,
-)
 from lakedex.timeline.commit_metadata import (
     CommitMetadata,
     WriteStat,
@@ -25,9 +19,13 @@ from lakedex.timeline.instant_time import (
     to_epoch_ms,
 )
 from lakedex.timeline.plans import (
+    ClusteringGroup,
+    ClusteringPlan,
+    ClusteringSlice,
     CompactionOperation,
     CompactionPlan,
     PlanKind,
+    RequestedReplace,
     read_plan,
     write_plan,
 )

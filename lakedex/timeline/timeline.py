@@ -22,7 +22,6 @@ from lakedex.errors import CorruptFile, FileMissing, InvalidInput
 from lakedex.storage.paths import split
 from lakedex.storage.protocol import FileInfo, Storage
 from lakedex.timeline.archived import ArchivedTimeline
-from lakedex.timeline.clustering_plan import RequestedReplace
 from lakedex.timeline.commit_metadata import (
     CommitMetadata,
     decode_commit_metadata,
@@ -37,7 +36,7 @@ from lakedex.timeline.instant_time import (
     next_instant_time,
     parse_query_time,
 )
-from lakedex.timeline.plans import CompactionPlan
+from lakedex.timeline.plans import CompactionPlan, RequestedReplace
 
 _FILE_TIME = re.compile(rb"_([0-9]{17})\.(?:parquet|log\.)")
 _SMALL_BYTES = 64 << 10

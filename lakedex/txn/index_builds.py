@@ -28,8 +28,7 @@ from lakedex.txn.clocks import own_now_ms
 from lakedex.txn.heartbeat import SignsOfLife
 from lakedex.txn.metadata_rollback import open_metadata_table
 from lakedex.txn.process import ProcessId
-from lakedex.txn.rollback import LockedTable, forget
-from lakedex.txn.rollback_files import remove_instant
+from lakedex.txn.rollback import LockedTable, forget, remove_instant
 from lakedex.txn.working_folders import heartbeat_path, marker_folder
 
 _log = logging.getLogger("lakedex")

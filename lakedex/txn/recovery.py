@@ -49,8 +49,16 @@ from lakedex.txn.index_builds import clear_builds
 from lakedex.txn.markers import marked_files
 from lakedex.txn.metadata_rollback import open_metadata_table
 from lakedex.txn.restoring import resume_restore
-from lakedex.txn.rollback import LockedTable, forget, read_plan_of, resume_rollback, roll_back
-from lakedex.txn.rollback_files import RollbackPlan, delete_files, remove_instant
+from lakedex.txn.rollback import (
+    LockedTable,
+    RollbackPlan,
+    delete_files,
+    forget,
+    read_plan_of,
+    remove_instant,
+    resume_rollback,
+    roll_back,
+)
 from lakedex.txn.working_folders import (
     HEARTBEATS,
     MARKERS,

@@ -30,11 +30,14 @@ from lakedex.timeline import (
 from lakedex.timeline.instant_time import is_instant_time
 from lakedex.txn.markers import marked_files
 from lakedex.txn.metadata_rollback import forget_in_metadata
-from lakedex.txn.rollback import LockedTable, files_of, files_written, take_back
-from lakedex.txn.rollback_files import (
+from lakedex.txn.rollback import (
+    LockedTable,
     RollbackPlan,
+    files_of,
+    files_written,
     outcome_record,
     remove_instant,
+    take_back,
     write_once,
 )
 from lakedex.txn.working_folders import heartbeat_path, writer_path

@@ -53,8 +53,7 @@ from lakedex.txn.conflicts import (
 from lakedex.txn.heartbeat import Heartbeat, HeartbeatOptions
 from lakedex.txn.lock import LockOptions, TableLock, open_lock
 from lakedex.txn.recovery import Leftovers, clear_leftovers, recover
-from lakedex.txn.rollback import LockedTable, forget, roll_back, rollback_of
-from lakedex.txn.rollback_files import delete_orphan_files
+from lakedex.txn.rollback import LockedTable, delete_orphan_files, forget, roll_back, rollback_of
 from lakedex.txn.working_folders import spill_folder
 
 Groups = Collection[FileSliceId]

@@ -69,8 +69,7 @@ from lakedex.txn.index_builds import remove_abandoned_indexes
 from lakedex.txn.lock import open_lock
 from lakedex.txn.metadata_rollback import open_metadata_table
 from lakedex.txn.recovery import recover
-from lakedex.txn.rollback import LockedTable
-from lakedex.txn.rollback_files import delete_files, remove_instant, write_once
+from lakedex.txn.rollback import LockedTable, delete_files, remove_instant, write_once
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.upkeep.completion_order import DataFile
 from lakedex.upkeep.retained import (

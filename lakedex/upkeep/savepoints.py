@@ -30,8 +30,7 @@ from lakedex.timeline.clean_plan import CleanOutcome
 from lakedex.txn.begin import locked_table
 from lakedex.txn.lock import open_lock
 from lakedex.txn.recovery import recover
-from lakedex.txn.rollback import LockedTable, forget
-from lakedex.txn.rollback_files import remove_instant, write_once
+from lakedex.txn.rollback import LockedTable, forget, remove_instant, write_once
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.upkeep.archiving import archive_left_behind
 from lakedex.upkeep.cleaning import run_pending_cleans

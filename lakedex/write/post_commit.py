@@ -1,7 +1,9 @@
 """Services that are due after a commit: metadata compaction, cleaning and archiving.
 
-Whether one is due follows from the timelines alone. A commit hands them on as it left them, so that
+Whether one is due follows from the timelines alone. A commit passes them on as it left them, so
 most commits end here without a call of the store; a service loads them again under the lock.
+
+`commit_rewrite` is the commit of a service that moved rows without changing them.
 """
 
 from __future__ import annotations
@@ -17,9 +19,12 @@ from lakedex.index.metadata_table.compaction import (
 from lakedex.timeline import Action, Instant, State, Timeline
 from lakedex.txn.begin import locked_table
 from lakedex.txn.lock import open_lock
+from lakedex.txn.transaction import Transaction
 from lakedex.upkeep import archiving, cleaning
 from lakedex.upkeep.cleaning import clean_metadata_table
-from lakedex.write.commit import CommittedTable
+from lakedex.write.commit import CommittedTable, Outcome, commit_outcome
+from lakedex.write.operation import Operation
+from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.write_target import Target
 
 log = logging.getLogger("lakedex")
@@ -104,3 +109,41 @@ def _may_be_taken_back(pending: Instant) -> bool:
     """Whether an instant may have metadata soon; a plan that is not running has none (case B44)."""
     plans = (Action.COMPACTION, Action.CLUSTERING)
     return not (pending.state is State.REQUESTED and pending.action in plans)
+
+
+def commit_rewrite(
+    target: Target,
+    operation: Operation,
+    transaction: Transaction,
+    outcome: Outcome,
+    clock: StepClock,
+) -> WriteResult:
+    """Commit what a compaction or clustering wrote, do what is due, and tell what it came to.
+
+    Raises:
+        CommitConflict: another writer was first; the run is rolled back.
+    """
+    with clock.step("commit"):
+        commit_outcome(
+            target.engine,
+            operation,
+            transaction,
+            outcome,
+            unique_keys=False,
+            is_global=False,
+            moves_only=True,
+        )
+    with clock.step("services"):
+        run_due_services(target)
+    files = [file for answer in outcome.answers for file in answer.files]
+    result = WriteResult(
+        operation.name,
+        outcome.facts.instant,
+        rows_in=sum(file.num_writes for file in files),
+        files=len(files),
+        file_groups_replaced=len(outcome.replaced),
+        bytes_written=sum(file.size for file in files),
+        seconds=clock.seconds,
+    )
+    log.info("%s", result)
+    return result

@@ -24,8 +24,7 @@ from lakedex.index.file_index.definitions import file_index_definitions
 from lakedex.index.metadata_table import Kind, metadata_partition
 from lakedex.keys.generator import check_virtual_keys
 from lakedex.schema import AvroRecord, SchemaHistory, arrow_schema, avro_schema, parse_avro_record
-from lakedex.schema.arrow_types import keep_avro_types
-from lakedex.schema.defaults import column_defaults, keep_defaults
+from lakedex.schema.arrow_types import column_defaults, keep_avro_types, keep_defaults
 from lakedex.schema.field_paths import type_at
 from lakedex.schema.hudi_types import unknown_logical_type
 from lakedex.schema.internal_schema import history_text, version_text

@@ -10,8 +10,7 @@ import pytest
 
 import lakedex
 from lakedex.config.service_options import CleaningOptions
-from lakedex.services.restoring import restore_table
-from lakedex.services.rolling_back import rollback_instant
+from lakedex.services.rollback import restore_table, rollback_instant
 from lakedex.storage.open import StorageAddress
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec

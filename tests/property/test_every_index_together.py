@@ -18,7 +18,7 @@ from lakedex.services.clustering import cluster_table
 from lakedex.services.compaction import compact_table
 from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.services.index_dropping import drop_index
-from lakedex.services.rolling_back import rollback_instant
+from lakedex.services.rollback import rollback_instant
 from lakedex.upkeep.cleaning import clean_table
 from tests.property.test_random_histories import Histories
 from tests.support.history import Commit, History, create, writer_of

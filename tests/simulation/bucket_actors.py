@@ -12,7 +12,7 @@ from lakedex.services.clustering.resizing import pending_resizes, run_resize, sc
 from lakedex.services.compaction import compact_table, schedule_compaction
 from lakedex.services.compaction.runner import run_pending_compactions
 from lakedex.services.rescaling import rescale_buckets
-from lakedex.services.rolling_back import rollback_instant
+from lakedex.services.rollback import rollback_instant
 from lakedex.table import Snapshot
 from lakedex.write.resizing import ResizeLimits
 from lakedex.write.verbs import TableWriter

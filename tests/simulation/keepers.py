@@ -8,8 +8,7 @@ from typing import Any
 from lakedex.errors import CommitConflict, InvalidInput, StorageError, UnsupportedFeature
 from lakedex.index.metadata_table.compaction import compact_if_due
 from lakedex.services.clustering.scheduling import pending_clusterings, schedule_clustering
-from lakedex.services.restoring import restore_table
-from lakedex.services.rolling_back import rollback_instant
+from lakedex.services.rollback import restore_table, rollback_instant
 from lakedex.table import Snapshot
 from lakedex.txn.begin import locked_table
 from lakedex.txn.lock import open_lock

@@ -16,7 +16,7 @@ from lakedex.filegroup import reading
 from lakedex.services.compaction import runner as compacting
 from lakedex.services.compaction import scheduling
 from lakedex.timeline import properties_file
-from lakedex.txn import clocks, heartbeat, restoring, rollback, rollback_files, working_folders
+from lakedex.txn import clocks, heartbeat, restoring, rollback, working_folders
 from lakedex.txn.lock import lease
 from lakedex.txn.process import ProcessId
 from lakedex.upkeep import archiving, cleaning, savepoints
@@ -39,7 +39,7 @@ def living_in(world: World) -> Iterator[None]:
         *((module, "time", clock) for module in (rollback, restoring, properties_file)),
         *((module, "time", clock) for module in (cleaning, archiving)),
         *((module, "time", clock) for module in (savepoints, working_folders, scheduling, task)),
-        *((module, "ThreadPoolExecutor", _OneByOne) for module in (rollback_files, reading)),
+        *((module, "ThreadPoolExecutor", _OneByOne) for module in (rollback, reading)),
         *((module, "secrets", _Secrets(names)) for module in (compacting, running)),
         (uuid, "uuid4", lambda: uuid.UUID(int=names.getrandbits(128), version=4)),
         (ProcessId, "current", lambda: _process(world)),

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import lakedex
-from lakedex.spark.jobs import map_batches
+from lakedex.spark.engine import map_batches
 from tests.spark import sabotage
 from tests.spark.two_hosts import SPECULATION, two_hosts, wait_for_executors
 

@@ -5,20 +5,10 @@ from __future__ import annotations
 import difflib
 
 from lakedex.errors import InvalidInput
-from lakedex.expr.functions import (
-    arithmetic,
-    clock,
-    conditions,
-    dates,
-    epochs,
-    patterns,
-    rounding,
-    strings,
-    times,
-)
+from lakedex.expr.functions import arithmetic, conditions, datetimes, strings
 from lakedex.expr.functions.spec import FunctionSpec
 
-_MODULES = (arithmetic, clock, conditions, dates, epochs, patterns, rounding, strings, times)
+_MODULES = (arithmetic, conditions, datetimes, strings)
 _FUNCTIONS: dict[str, FunctionSpec] = {
     spec.name: spec for module in _MODULES for spec in module.FUNCTIONS
 }

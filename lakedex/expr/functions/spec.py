@@ -14,7 +14,7 @@ import pyarrow as pa
 from lakedex.errors import InvalidInput
 from lakedex.expr.arrays import Datum, as_array, constant, is_text
 from lakedex.expr.casting import cast
-from lakedex.expr.temporal.zones import ZONED, LocalTime, local_time
+from lakedex.expr.time_zones import ZONED, LocalTime, local_time
 from lakedex.expr.tree import Expr, Literal
 
 

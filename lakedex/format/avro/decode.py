@@ -2,11 +2,18 @@
 
 Records are decoded field by field: for each field one pass moves the cursors of all records over it
 (`lanes`), and its values become an Arrow array (`place`).
+
+`METADATA_RECORD_SCHEMA` is the schema of the metadata table's records (`HoodieMetadataRecord`). Log
+block headers and the file info of HFiles contain its text with Hudi's five meta columns first; the
+commit metadata of the metadata table contains it without them. The text is unchanged, because
+readers compare the schemas of a base file and its log files.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping
+from importlib import resources
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +34,7 @@ from lakedex.schema.avro_schema import (
     AvroType,
     AvroUnion,
     PrimitiveKind,
+    parse_avro_record,
 )
 from lakedex.schema.hudi_types import is_vector, vectors_of_bytes
 
@@ -307,3 +315,22 @@ _PRIMITIVES: Mapping[
     PrimitiveKind.BYTES: _sized,
     PrimitiveKind.STRING: _sized,
 }
+
+
+META_COLUMN_COUNT = 5
+
+
+def _without_meta_columns(text: str) -> str:
+    tree = json.loads(text)
+    tree["fields"] = tree["fields"][META_COLUMN_COUNT:]
+    return json.dumps(tree, separators=(",", ":"), ensure_ascii=False)
+
+
+METADATA_RECORD_SCHEMA: str = (
+    resources.files("lakedex.format.avro")
+    .joinpath("metadata_record.avsc")
+    .read_text(encoding="utf-8")
+    .strip()
+)
+METADATA_RECORD_SCHEMA_WITHOUT_META: str = _without_meta_columns(METADATA_RECORD_SCHEMA)
+METADATA_RECORD: AvroRecord = parse_avro_record(METADATA_RECORD_SCHEMA, path="metadata_record.avsc")

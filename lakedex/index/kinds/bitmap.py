@@ -26,8 +26,7 @@ from lakedex.errors import CorruptFile, LakedexError
 from lakedex.expr.arrays import is_text
 from lakedex.expr.bind import bound_type
 from lakedex.expr.bounds import ColumnBounds, exact_bounds
-from lakedex.expr.leaf_match import is_portable
-from lakedex.expr.may_match import may_match
+from lakedex.expr.may_match import is_portable, may_match
 from lakedex.expr.tree import Column, Expr
 from lakedex.index.contract import FIELDS_CHANGED, IndexedTable, Mask, Question
 from lakedex.index.definitions import PINNED_ZONE, IndexDefinition

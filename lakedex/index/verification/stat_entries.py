@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.expr.arrays import valid_mask
-from lakedex.expr.bounds import ColumnBounds
-from lakedex.expr.ranges import Form, form_of, range_of_bounds
+from lakedex.expr.bounds import ColumnBounds, Form, form_of, range_of_bounds
 from lakedex.filegroup import FileSliceId
 from lakedex.index.metadata_table import STATS_PAYLOAD, MetadataTable
 from lakedex.index.metadata_table.hashing import name_id

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.expr.arrays import is_bytes, is_text
-from lakedex.expr.ranges import form_of
+from lakedex.expr.bounds import form_of
 
 _Ints = npt.NDArray[np.int64]
 _Mask = npt.NDArray[np.bool_]

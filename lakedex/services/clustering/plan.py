@@ -13,7 +13,7 @@ from lakedex.config.write_option_names import LAYOUT_STRATEGY as _LAYOUT_STRATEG
 from lakedex.filegroup import FileSlice
 from lakedex.storage import Storage
 from lakedex.timeline import RequestedReplace
-from lakedex.timeline.clustering_plan import ClusteringGroup, ClusteringPlan, ClusteringSlice
+from lakedex.timeline.plans import ClusteringGroup, ClusteringPlan, ClusteringSlice
 from lakedex.write.layout.order import RowOrder, Strategy
 
 _STRATEGY_CLASS = "org.apache.hudi.client.clustering.run.strategy.SparkSortAndSizeExecutionStrategy"

@@ -21,12 +21,11 @@ from lakedex.services.clustering.moved_keys import moved_keys
 from lakedex.services.clustering.plan import plan_group
 from lakedex.services.clustering.request import table_order
 from lakedex.services.clustering.selection import Selection
-from lakedex.services.rewrite_commit import commit_rewrite
 from lakedex.storage import Storage
 from lakedex.table import Snapshot
 from lakedex.table.bucket_index import is_resize
 from lakedex.timeline import Action, RequestedReplace, Timeline
-from lakedex.timeline.clustering_plan import ClusteringPlan
+from lakedex.timeline.plans import ClusteringPlan
 from lakedex.txn.begin import locked_table, put_plan
 from lakedex.txn.heartbeat import SignsOfLife
 from lakedex.txn.lock import open_lock
@@ -37,6 +36,7 @@ from lakedex.txn.working_folders import Scratch
 from lakedex.write.layout.order import RowOrder, column_names
 from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.operation import CLUSTER
+from lakedex.write.post_commit import commit_rewrite
 from lakedex.write.resizing import ResizeLimits, ResizePolicy
 from lakedex.write.resizing.planning import (
     BucketResize,

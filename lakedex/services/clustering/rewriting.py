@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from lakedex.services.clustering.moved_keys import moved_keys
 from lakedex.services.clustering.plan import Regrouping
-from lakedex.services.rewrite_commit import commit_rewrite
 from lakedex.table import Snapshot
 from lakedex.txn.transaction import Transaction
 from lakedex.write.assign import arranged_groups, share_out, stored_rows
@@ -21,6 +20,7 @@ from lakedex.write.layout.arranging import Part, Unarranged, arrange
 from lakedex.write.layout.order import RowOrder
 from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.operation import CLUSTER
+from lakedex.write.post_commit import commit_rewrite
 from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.write_schema import StoredSchema, WriteSchema
 from lakedex.write.write_target import Target, write_context

@@ -30,7 +30,7 @@ from lakedex.services.clustering.resizing import (
 from lakedex.services.clustering.rewriting import rewrite_groups
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Timeline
-from lakedex.timeline.clustering_plan import ClusteringPlan
+from lakedex.timeline.plans import ClusteringPlan
 from lakedex.txn.begin import locked_table, put_plan
 from lakedex.txn.lock import open_lock
 from lakedex.txn.recovery import recover

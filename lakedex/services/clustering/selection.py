@@ -14,7 +14,7 @@ from lakedex.errors import InvalidInput
 from lakedex.expr import bind_predicate, evaluate, parse_predicate
 from lakedex.expr.tree import columns_of
 from lakedex.filegroup import FileSlice, partition_layout
-from lakedex.services.partition_patterns import matching_paths
+from lakedex.keys.partition_path import matching_paths
 from lakedex.table import Snapshot
 from lakedex.txn.conflicts import pending_groups
 

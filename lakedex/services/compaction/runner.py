@@ -27,7 +27,6 @@ from lakedex.services.compaction.scheduling import (
     schedule_compaction,
 )
 from lakedex.services.compaction.worker import compact_slices
-from lakedex.services.rewrite_commit import commit_rewrite
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, CompactionOperation, CompactionPlan, instant_key
 from lakedex.txn.begin import locked_table
@@ -40,6 +39,7 @@ from lakedex.write.commit import Outcome
 from lakedex.write.handles.work import TaskResult, WriteTask
 from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.operation import COMPACT
+from lakedex.write.post_commit import commit_rewrite
 from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.verbs import TableWriter
 from lakedex.write.write_schema import StoredSchema, WriteSchema

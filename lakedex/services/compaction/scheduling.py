@@ -16,7 +16,7 @@ from lakedex.config.service_options import CompactionStrategy, SchedulingOptions
 from lakedex.config.write_option_names import COMPACTION_PATTERN
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import FileSlice, FileSliceId
-from lakedex.services.partition_patterns import matching_paths
+from lakedex.keys.partition_path import matching_paths
 from lakedex.table import Snapshot
 from lakedex.timeline import (
     Action,

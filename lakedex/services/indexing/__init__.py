@@ -11,9 +11,8 @@ them. A commit that did not write to the index, as it began before the start or 
 engine's, makes another snapshot necessary: only file slices that changed are read again.
 """
 
-from lakedex.services.indexing.adopting import adopt_plan
-from lakedex.services.indexing.background import BackgroundBuild, build_in_background
-from lakedex.services.indexing.claims import start_build, take_up_build
+from lakedex.services.indexing.claims import adopt_plan, start_build, take_up_build
+from lakedex.services.indexing.runner import BackgroundBuild, build_in_background
 
 __all__ = [
     "BackgroundBuild",

@@ -1,4 +1,10 @@
-"""Who may build: a build is started, taken up, put down or given up, always under the lock."""
+"""Claims on builds: a build is started, resumed, paused or abandoned, always under the lock.
+
+`adopt_plan` turns the plan of another engine into a build of lakedex at the same instant. Hudi puts
+a plan on the timeline when it schedules an index, and another process runs it. The plan names only
+metadata partitions; what lakedex needs beside that (`builds.py`) goes into its extra metadata,
+which other engines ignore. A plan whose execution has begun is left to those who began it.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +13,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lakedex.config import keys
-from lakedex.errors import CommitConflict, InvalidInput
-from lakedex.index.builds import BuildPartition, IndexBuild, active_builds, pending_builds
+from lakedex.errors import CommitConflict, InvalidInput, UnsupportedFeature
+from lakedex.index.builds import (
+    BuildPartition,
+    ForeignPlan,
+    IndexBuild,
+    active_builds,
+    foreign_plans,
+    pending_builds,
+)
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table.creation import PartitionPlan, create_metadata_table
+from lakedex.index.registry import metadata_kind
 from lakedex.table import Snapshot
-from lakedex.timeline import Action, Instant, State, update_properties, write_instant
+from lakedex.timeline import Action, Instant, State, file_name, update_properties, write_instant
 from lakedex.txn.begin import take_instant
 from lakedex.txn.heartbeat import Heartbeat, SignsOfLife
 from lakedex.txn.index_builds import discard_build, end_runs, is_run, name_run
@@ -201,3 +215,75 @@ def open_build(table: LockedTable, snapshot: Snapshot, claim: Claim) -> None:
     )
     inflight = sorted({*config.metadata_partitions_inflight, *build.names})
     update_properties(table.storage, {keys.METADATA_PARTITIONS_INFLIGHT: ",".join(inflight)})
+
+
+def adopt_plan(writer: TableWriter, instant: str) -> Claim:
+    """Take over a plan of another engine, which then is this process's build.
+
+    Args:
+        writer: The table.
+        instant: The plan.
+
+    Raises:
+        InvalidInput: the plan is gone, or an index that it names cannot be built.
+        UnsupportedFeature: it names an index that is not built beside writers. In both cases the
+            plan stays as it was.
+    """
+    with locked(writer.target()) as table:
+        recover(table)
+        plans = {each.instant: each for each in foreign_plans(table.timeline())}
+        if instant not in plans:
+            raise InvalidInput(f"the plan {instant} to build an index is gone, or was begun")
+        plan = plans[instant]
+        snapshot = Snapshot.open(table.storage)
+        check_writable(snapshot)
+        options, new = _options_of(plan, snapshot.definitions)
+        target = writer.with_options(options).target()
+        parts = partitions_to_build(target, snapshot, new)
+        left = {*plan.names}.difference(each.name for each in parts)
+        if left:
+            raise InvalidInput(f"the index {min(left)}, which {instant} is to build, is there")
+        build = IndexBuild(instant, parts, options, table.next_time())
+        heartbeat = Heartbeat(table.storage, instant, table.heartbeat)
+        claim = Claim(build, uuid.uuid4().hex, heartbeat, target)
+        _take_over(table, snapshot, claim)
+    return claim
+
+
+def _take_over(table: LockedTable, snapshot: Snapshot, claim: Claim) -> None:
+    build, newest = claim.build, snapshot.timeline.last_completed
+    requested = Instant(build.instant, Action.INDEXING, State.REQUESTED)
+    name = file_name(requested, table.config.timeline_layout)
+    claim.heartbeat.start()
+    try:
+        table.storage.replace(
+            f"{table.config.timeline_folder}/{name}",
+            build.encode(None if newest is None else newest.requested_time),
+        )
+        open_build(table, snapshot, claim)
+    except Exception:
+        claim.heartbeat.stop()
+        discard_build(table, build)
+        raise
+
+
+def _options_of(
+    plan: ForeignPlan, definitions: Mapping[str, IndexDefinition]
+) -> tuple[dict[str, str], list[IndexDefinition]]:
+    """The write options, and the definitions, by which lakedex builds what a plan names."""
+    options: dict[str, str] = {}
+    new: list[IndexDefinition] = []
+    for name in plan.names:
+        kind = metadata_kind(name)
+        planned = kind.planned(definitions.get(name))
+        if planned is None:
+            raise UnsupportedFeature(f"building the index {name} of the plan {plan.instant}")
+        if planned.definition is not None:
+            new.append(planned.definition)
+        elif kind.is_named:
+            raise InvalidInput(
+                f"the plan {plan.instant} names the index {name}, which has no definition; "
+                "create the index by its column instead"
+            )
+        options |= planned.options
+    return options, new

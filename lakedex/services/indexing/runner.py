@@ -1,46 +1,183 @@
-"""Runs a build to its end: takes snapshots, reads them, writes, and switches to the index."""
+"""Runs a build to its end: takes snapshots, reads them, writes, and switches to the index.
+
+The results of reading are kept by file slices (`Reading`), so that another snapshot reads only the
+slices whose files changed. Slices are read in shares; a share with a changed slice is read again as
+a whole. `BackgroundBuild` is a build in a thread of this process.
+"""
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 
 import pyarrow as pa
 
 from lakedex.config import keys
 from lakedex.config.metadata_options import zone_setting
-from lakedex.errors import CommitConflict, FileMissing, StorageError
-from lakedex.index.builds import BuildProgress, write_progress
+from lakedex.engine import Engine
+from lakedex.errors import CommitConflict, FileMissing, InvalidInput, StorageError
+from lakedex.filegroup import FileSlice
+from lakedex.filegroup.names import base_file_name
+from lakedex.index.builds import BuildProgress, IndexBuild, has_kept, read_progress, write_progress
 from lakedex.index.metadata_table.creation import (
     BasePlace,
     PartitionPlan,
     write_bases,
     write_one_base,
 )
-from lakedex.index.metadata_table.group_files import GroupChange
-from lakedex.index.metadata_table.instants import MetadataStore
-from lakedex.services.indexing.build_snapshot import (
-    BuildSnapshot,
-    earlier_writers,
-    is_current,
-    take_build_snapshot,
-)
+from lakedex.index.metadata_table.group_files import EXTENSION, TOKEN, GroupChange, GroupFile
+from lakedex.index.metadata_table.instants import MetadataStore, base_stat
 from lakedex.services.indexing.claims import Claim, check_claim, give_up, put_down
-from lakedex.services.indexing.reading import Reading
+from lakedex.table import Snapshot
 from lakedex.table.own_properties import write_own_properties
-from lakedex.timeline import Action, Instant, State, write_instant
+from lakedex.timeline import Action, Instant, State, Timeline, WriteStat, write_instant
 from lakedex.timeline.plans import PlanKind, write_plan
-from lakedex.txn.index_builds import add_definitions, publish_build, run_path
-from lakedex.txn.recovery import recover
+from lakedex.txn.conflicts import commits_since, restore_conflict
+from lakedex.txn.index_builds import add_definitions, name_run, publish_build, run_path
+from lakedex.txn.recovery import is_being_run, recover
 from lakedex.txn.rollback import LockedTable
 from lakedex.txn.working_folders import spill_folder
+from lakedex.write.build_survey import Survey, SurveyWants, shares_of_slices, survey_shares
+from lakedex.write.context import WriteContext
 from lakedex.write.metadata_build import partition_plans, survey_wants
 from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.verbs import TableWriter
 from lakedex.write.write_schema import StoredSchema, WriteSchema
 from lakedex.write.write_target import locked, write_context
+
+_OPERATION = "UPSERT_PREPPED"
+_WRITES = (
+    Action.COMMIT,
+    Action.DELTACOMMIT,
+    Action.REPLACECOMMIT,
+    Action.CLUSTERING,
+    Action.COMPACTION,
+)
+
+
+@dataclass(frozen=True)
+class BuildSnapshot:
+    """A snapshot, and the instant of the metadata table that its base files have.
+
+    Every commit of the snapshot completed before that instant, and every later one after it. So
+    the base files take the place of all that commits wrote to the index before the view.
+    """
+
+    number: int
+    snapshot: Snapshot
+    base: str
+
+
+def take_build_snapshot(table: LockedTable, claim: Claim, number: int) -> BuildSnapshot:
+    """BuildSnapshot at the table, with its lock held."""
+    snapshot = Snapshot(table.storage, table.config, table.timeline())
+    base = table.next_time()
+    # The run tells of the instant, should this be cut short.
+    name_run(table.storage, claim.build, claim.run, base)
+    store = MetadataStore.at(table.storage)
+    store.begin(base, Action.DELTACOMMIT)
+    done = Instant(base, Action.DELTACOMMIT, State.COMPLETED, table.next_time())
+    # It is complete before its files are there: other engines roll back what pends.
+    store.complete(done, _planned(store, claim.build, base), _OPERATION)
+    return BuildSnapshot(number, snapshot, base)
+
+
+def _planned(store: MetadataStore, build: IndexBuild, base: str) -> list[WriteStat]:
+    """The base files that will be there, whose sizes are not known yet."""
+    return [
+        base_stat(GroupFile(name, file_id, base_file_name(file_id, TOKEN, base, EXTENSION), 0, 0))
+        for name in build.names
+        for file_id in store.group_ids(name)
+    ]
+
+
+def earlier_writers(table: LockedTable, build: IndexBuild) -> list[str]:
+    """The writes that began before a build and may still complete: they do not know of it."""
+    return [
+        each.requested_time
+        for each in table.timeline().pending_of(*_WRITES)
+        if each.requested_time < build.begun and is_being_run(table, each)
+    ]
+
+
+def is_current(table: LockedTable, build: IndexBuild, view: BuildSnapshot) -> bool:
+    """Whether everything since a view was written to the index too, and nothing was taken back."""
+    before, now = view.snapshot.timeline, table.timeline()
+    if _is_taken_back(before, now):
+        return False
+    if not all(has_kept(metadata.extra, build) for _, metadata in commits_since(before, now)):
+        return False
+    snapshot = Snapshot(table.storage, table.config, now)
+    is_same = StoredSchema.of(snapshot).columns == StoredSchema.of(view.snapshot).columns
+    if not is_same or snapshot.history != view.snapshot.history:
+        return False
+    return all(_is_based_on(table, now, name, view) for name in build.names)
+
+
+def _is_taken_back(before: Timeline, now: Timeline) -> bool:
+    if restore_conflict(before, now) is not None:
+        return True
+    known = {each.requested_time for each in now.write_instants()}
+    gone = (i.requested_time for i in before.write_instants() if i.requested_time not in known)
+    return not all(now.has_completed(time) for time in gone)
+
+
+def _is_based_on(table: LockedTable, now: Timeline, name: str, view: BuildSnapshot) -> bool:
+    """Whether every file group begins with a base file of the view: others may have compacted."""
+    store = MetadataStore.at(table.storage)
+    groups = store.slices(name, now)
+    based = [each for each in groups if each.base is not None and each.base_instant == view.base]
+    return bool(groups) and len(based) == len(groups)
+
+
+_SHARES_A_CORE = 16
+Tell = Callable[[int, int], None]
+
+
+class Reading:
+    """The survey of a table for one build, brought up to date look after look."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Nothing is read yet."""
+        self._engine = engine
+        self._shares: list[tuple[tuple[FileSlice, ...], Survey]] = []
+        self._read_as: object = None
+
+    def survey(
+        self, facts: WriteContext, snapshot: Snapshot, wants: SurveyWants, tell: Tell
+    ) -> Survey:
+        """What the data of a snapshot holds for the new indexes.
+
+        Args:
+            facts: The table as of the snapshot.
+            snapshot: The snapshot.
+            wants: What to look for.
+            tell: Called with the number of slices that are read and with that of all, time and
+                again; what it raises ends the reading.
+        """
+        read_as = (facts.schema, snapshot.history, wants)
+        if read_as != self._read_as:
+            self._shares, self._read_as = [], read_as
+        current = {*snapshot.slices}
+        self._shares = [each for each in self._shares if current.issuperset(each[0])]
+        done = {part for share, _ in self._shares for part in share}
+        todo = [part for part in snapshot.slices if part not in done]
+        cores = self._engine.parallelism
+        shares = shares_of_slices(todo, cores * _SHARES_A_CORE) if todo else []
+        read = len(done)
+        tell(read, len(current))
+        for at in range(0, len(shares), cores):
+            some = shares[at : at + cores]
+            found = survey_shares(self._engine, facts, snapshot.history, some, wants)
+            self._shares += zip(some, found, strict=True)
+            read += sum(map(len, some))
+            tell(read, len(current))
+        return Survey.joined(wants, [found for _, found in self._shares])
+
 
 _MOST_SNAPSHOTS = 5
 """After so many the writers wait for the builder, once."""
@@ -229,3 +366,77 @@ class _Runner:
             raise Stopped
         progress = BuildProgress(step, *self._read, view.number)
         write_progress(self._storage, self._build.instant, progress)
+
+
+class BackgroundBuild:
+    """An index in the making; readers use it from the moment that `wait` returns.
+
+    When the process ends before, another one goes on by `lakedex index build`, or the next write
+    clears away what is there.
+    """
+
+    def __init__(self, writer: TableWriter, claim: Claim) -> None:
+        """Start at once."""
+        self._writer = writer
+        self._claim = claim
+        self._stop = threading.Event()
+        self._problem: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="lakedex-index-build", daemon=True)
+        # What the end of the process would cut short can then be taken up.
+        atexit.register(self.stop)
+        self._thread.start()
+
+    @property
+    def indexes(self) -> tuple[str, ...]:
+        """The indexes that are built, by their metadata partitions."""
+        return self._claim.build.names
+
+    @property
+    def instant(self) -> str:
+        """The `indexing` instant on the timeline."""
+        return self._claim.build.instant
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the build ended, well or not; `wait` tells which."""
+        return not self._thread.is_alive()
+
+    def progress(self) -> BuildProgress | None:
+        """How far it is; None before it began and after it ended."""
+        return read_progress(self._writer.address.open(), self.instant)
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait for the end; False when so many seconds were not enough.
+
+        Raises:
+            LakedexError: why the index was not built.
+            InvalidInput: the build was stopped.
+        """
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            return False
+        if isinstance(self._problem, Stopped):
+            names = ", ".join(self.indexes)
+            raise InvalidInput(f"the build of {names} was stopped; take it up to finish it")
+        if self._problem is not None:
+            raise self._problem
+        return True
+
+    def stop(self) -> None:
+        """End the build early; any process can take it up again, with `lakedex index build`."""
+        self._stop.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            run_build(self._writer, self._claim, self._stop)
+        except BaseException as problem:  # noqa: BLE001 - it is told by `wait`
+            self._problem = problem
+        finally:
+            atexit.unregister(self.stop)
+
+
+def build_in_background(writer: TableWriter, claim: Claim) -> BackgroundBuild:
+    """Build what was started or taken up, in a thread."""
+    return BackgroundBuild(writer, claim)

@@ -43,8 +43,7 @@ from lakedex.timeline import (
 from lakedex.timeline.clean_plan import CleanPlan, clean_metadata
 from lakedex.timeline.instant_time import next_instant_time
 from lakedex.txn.metadata_rollback import open_metadata_table
-from lakedex.txn.rollback import LockedTable
-from lakedex.txn.rollback_files import write_once
+from lakedex.txn.rollback import LockedTable, write_once
 
 _FILES = Kind.FILES.value
 _COMMIT_TIME = "_hoodie_commit_time"

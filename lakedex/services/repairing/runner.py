@@ -52,8 +52,7 @@ from lakedex.services.repairing.report import RepairReport
 from lakedex.services.repairing.timeline_files import mend_timeline
 from lakedex.services.verifying import VerifyReport, verify
 from lakedex.services.verifying.data_pass import DATA
-from lakedex.services.verifying.runner import TIMELINE
-from lakedex.services.verifying.timeline_files import check_timeline
+from lakedex.services.verifying.runner import TIMELINE, check_timeline
 from lakedex.storage import split
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, update_properties

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from lakedex.errors import CorruptFile, FileMissing, LakedexError, UnsafePath
 from lakedex.services.repairing.commit_files import rebuilt_commit
 from lakedex.services.repairing.lost_commits import rebuild_lost_instants
-from lakedex.services.verifying.timeline_files import read_completed
+from lakedex.services.verifying.runner import read_completed
 from lakedex.storage import Storage
 from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
@@ -43,8 +43,7 @@ from lakedex.timeline.properties_file import PROPERTIES_PATH, restore_properties
 from lakedex.txn.begin import locked_table
 from lakedex.txn.lock import open_lock
 from lakedex.txn.recovery import is_being_run
-from lakedex.txn.rollback import LockedTable, forget, roll_back
-from lakedex.txn.rollback_files import remove_instant
+from lakedex.txn.rollback import LockedTable, forget, remove_instant, roll_back
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.upkeep.savepoints import complete_savepoint, rebuilt_savepoint
 

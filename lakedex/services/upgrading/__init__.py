@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from lakedex.services.upgrading.runner import upgrade_table
-from lakedex.services.upgrading.state import UpgradeReport
+from lakedex.services.upgrading.runner import UpgradeReport, upgrade_table
 
 __all__ = ["UpgradeReport", "upgrade_table"]

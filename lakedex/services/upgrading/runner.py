@@ -1,38 +1,47 @@
 """Takes a table to version 9, one safe step after the other, under its lock.
 
-1. what would not come out whole is refused, and dead writers are rolled back;
-2. what is about to be done is noted in the table (`state`);
+1. a table that cannot be upgraded as a whole is refused, and dead writers are rolled back;
+2. the plan is written into the table (`UpgradeState`);
 3. version 6: the old metadata table is given up and log files are merged into base files, on the
    old timeline; then the new timeline is written beside the old one (`timeline_move`);
 4. the properties change in one step: from here on it is a table of version 9;
 5. the metadata table is built again with the partitions that it had;
-6. old files and the note are removed.
+6. old files and the state are removed.
 
-Killed before step 4 the table is of its old version still, killed after it a whole table of
-version 9 without some of its indexes. The next call goes on.
+If it is killed before step 4, the table still has its old version; after step 4 it is a complete
+table of version 9 without some of its indexes. The next call resumes, because the state is written
+before anything else is changed and removed last. The table's version says which steps are done.
 """
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 
 from lakedex.config import TableConfig, keys
+from lakedex.config.table_config import inside_table
 from lakedex.engine import Engine, LocalEngine
+from lakedex.errors import CorruptFile, FileMissing
 from lakedex.filegroup import META_COLUMNS
 from lakedex.index.registry import metadata_kind
-from lakedex.services.upgrading.checks import check_pending, check_table, split_indexes
 from lakedex.services.upgrading.compacting import (
     pending_besides,
     plan_compaction,
     request_compaction,
     run_compaction,
 )
-from lakedex.services.upgrading.new_properties import TARGET_VERSION, property_changes
-from lakedex.services.upgrading.state import UpgradeReport, UpgradeState, forget
+from lakedex.services.upgrading.plan import (
+    TARGET_VERSION,
+    check_pending,
+    check_table,
+    property_changes,
+    split_indexes,
+)
 from lakedex.services.upgrading.timeline_move import Moved, remove_old, stage_timeline
 from lakedex.storage import Storage
 from lakedex.storage.open import StorageAddress
@@ -47,6 +56,106 @@ from lakedex.txn.rollback import LockedTable
 from lakedex.write.context import WriteContext
 from lakedex.write.metadata_build import ensure_metadata
 from lakedex.write.metadata_plan import RECORD_INDEX, plan_groups
+
+PATH = f"{keys.META_FOLDER}/.lakedex/upgrade.json"
+
+
+@dataclass(frozen=True)
+class UpgradeState:
+    """The table as it was, as far as it is needed later."""
+
+    from_version: int
+    groups: Mapping[str, int] = field(default_factory=dict)
+    """The metadata partitions to make, with their numbers of file groups."""
+    stat_columns: tuple[str, ...] = ()
+    has_partitioned_record_index: bool = False
+    dropped: tuple[str, ...] = ()
+    """The indexes that are left out."""
+    archive_folder: str = ""
+    """The old archive, to be removed in the end."""
+    compaction: str | None = None
+    """The compaction that the upgrade began on the old timeline."""
+
+    def save(self, storage: Storage) -> None:
+        """Write it into the table."""
+        record = {
+            "fromVersion": self.from_version,
+            "metadataPartitions": dict(self.groups),
+            "statColumns": list(self.stat_columns),
+            "isPartitionedRecordIndex": self.has_partitioned_record_index,
+            "droppedIndexes": list(self.dropped),
+            "archiveFolder": self.archive_folder,
+            "compaction": self.compaction,
+        }
+        storage.replace(PATH, json.dumps(record, indent=2).encode())
+
+    @classmethod
+    def load(cls, storage: Storage) -> UpgradeState | None:
+        """The upgrade that was begun; None when none was.
+
+        Raises:
+            CorruptFile: the file is not one that an upgrade wrote.
+        """
+        try:
+            data = storage.read(PATH)
+        except FileMissing:
+            return None
+        try:
+            record = json.loads(data)
+            return cls._parsed(record)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise CorruptFile(PATH, 0, expected="the state of an upgrade", actual=error) from error
+
+    @classmethod
+    def _parsed(cls, record: Mapping[str, Any]) -> UpgradeState:
+        folder = str(record["archiveFolder"])
+        compaction = record["compaction"]
+        return cls(
+            from_version=int(record["fromVersion"]),
+            groups={str(name): int(count) for name, count in record["metadataPartitions"].items()},
+            stat_columns=tuple(str(name) for name in record["statColumns"]),
+            has_partitioned_record_index=bool(record["isPartitionedRecordIndex"]),
+            dropped=tuple(str(name) for name in record["droppedIndexes"]),
+            archive_folder=inside_table(folder, key="archiveFolder") if folder else "",
+            compaction=None if compaction is None else str(compaction),
+        )
+
+
+def forget(storage: Storage) -> None:
+    """The upgrade is done."""
+    storage.delete(PATH)
+
+
+@dataclass(frozen=True)
+class UpgradeReport:
+    """What an upgrade came to; the numbers are those of the call that finished it."""
+
+    table: str
+    from_version: int
+    to_version: int
+    instants: int = 0
+    """The files of the active timeline that were written again."""
+    archived: int = 0
+    """The archived instants that were written again."""
+    compacted: int = 0
+    """The file slices whose log files were merged into a base file."""
+    indexes: tuple[str, ...] = ()
+    """The metadata partitions that were built."""
+    dropped: tuple[str, ...] = ()
+    """The indexes that the table no longer has."""
+    rolled_back: tuple[str, ...] = ()
+    """The instants of dead writers that were rolled back."""
+    seconds: float = 0.0
+
+    @property
+    def changed(self) -> bool:
+        """Whether there was anything to do."""
+        return self.from_version != self.to_version
+
+    def as_dict(self) -> Mapping[str, Any]:
+        """The report in plain values."""
+        return asdict(self)
+
 
 _OLD_VERSION = 6
 _SCRATCH = f"{keys.META_FOLDER}/.lakedex/spill/upgrade"

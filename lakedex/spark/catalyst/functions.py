@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lakedex.expr.bind import bound_type
 from lakedex.expr.coercion import Family, family
-from lakedex.expr.functions.patterns import SPLIT_ITEM
+from lakedex.expr.functions.strings import SPLIT_ITEM
 from lakedex.expr.tree import Call, Cast, Column, Expr, Literal
 from lakedex.spark.catalyst.columns import fails
 from lakedex.spark.catalyst.terms import (

@@ -18,7 +18,7 @@ from pyspark.sql import functions as sf
 
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.expr.functions import canonical_name
-from lakedex.expr.functions.patterns import SPLIT_ITEM
+from lakedex.expr.functions.strings import SPLIT_ITEM
 from lakedex.expr.tree import Call, Cast, Column, Expr, Literal
 from lakedex.spark.jvm_contract import TABLE_RELATION
 from lakedex.spark.read_spec import ReadSpec

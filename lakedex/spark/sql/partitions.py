@@ -22,8 +22,8 @@ from lakedex.keys.partition_path import (
     DEFAULT_PARTITION,
     OLD_DEFAULT_PARTITION,
     PartitionLayout,
+    matches_wildcard,
 )
-from lakedex.services.partition_patterns import matches_wildcard
 from lakedex.spark.table import SparkTable
 from lakedex.storage.protocol import Storage
 

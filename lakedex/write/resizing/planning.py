@@ -42,7 +42,7 @@ from lakedex.index.kinds.bucket.ring import (
     nodes_of_plan,
 )
 from lakedex.table import Snapshot
-from lakedex.timeline.clustering_plan import ClusteringGroup
+from lakedex.timeline.plans import ClusteringGroup
 from lakedex.txn.conflicts import clustered_groups, pending_groups
 from lakedex.write.context import WriteContext
 

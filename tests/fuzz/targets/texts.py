@@ -21,7 +21,7 @@ from lakedex.expr import (
     to_json,
 )
 from lakedex.index.definitions import parse_definitions
-from lakedex.index.kinds.expression import indexed_expression
+from lakedex.index.kinds.expression.definition import indexed_expression
 from lakedex.schema import parse_history
 from lakedex.schema.internal_schema import mapping
 from tests.fuzz.cases import Target

@@ -14,7 +14,7 @@ from lakedex.expr import parse_predicate
 from lakedex.expr.bind import bind_predicate
 from lakedex.expr.evaluate import evaluate
 from lakedex.expr.functions import function, function_names
-from lakedex.expr.temporal.patterns import sorts_as_time
+from lakedex.expr.time_patterns import sorts_as_time
 from lakedex.expr.tree import Call, Column, Literal
 
 UTC = dt.UTC

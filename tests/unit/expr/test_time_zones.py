@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from lakedex.errors import InvalidInput
-from lakedex.expr.temporal import zones
-from lakedex.expr.temporal.zones import from_local, offset_changes, to_local
+from lakedex.expr import time_zones
+from lakedex.expr.time_zones import from_local, offset_changes, to_local
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 ZONES = [
@@ -74,8 +74,8 @@ def test_a_small_file_says_what_a_large_one_says():
     large = [(when, int(after == -14_400)) for when, after in _changes("America/New_York")]
     kinds = [-18_000, -14_400]
     recent = [each for each in large if each[0] > 1_167_609_600]
-    one = zones._read(compiled(recent[:120], kinds, rule))
-    other = zones._read(compiled(recent[:2], kinds, rule))
+    one = time_zones._read(compiled(recent[:120], kinds, rule))
+    other = time_zones._read(compiled(recent[:2], kinds, rule))
     seconds = np.arange(recent[0][0], 10**11, 8_640_000)
     assert one.at_instants(seconds).tolist() == other.at_instants(seconds).tolist()
     assert one.at_local(seconds).tolist() == other.at_local(seconds).tolist()
@@ -94,7 +94,7 @@ def test_a_small_file_says_what_a_large_one_says():
     ],
 )
 def test_every_form_of_a_rule(rule, day, is_other):
-    there = zones._read(compiled([], [3600], rule))
+    there = time_zones._read(compiled([], [3600], rule))
     noon = dt.datetime.fromisoformat(f"{day}T12:00:00+00:00")
     (offset,) = there.at_instants(np.array([int(noon.timestamp())])).tolist()
     assert offset == (7200 if is_other else 3600)
@@ -112,8 +112,8 @@ def test_a_damaged_file_is_refused(tmp_path, monkeypatch):
     broken.append(compiled([(0, 1)], [0, 3600], "ABC-2"))
     broken.append(compiled([(0, 9)], [0, 3600], "ABC-1"))
     for content in broken:
-        monkeypatch.setattr(zones, "_bytes_of", lambda _, content=content: content)
-        zones.region.cache_clear()
+        monkeypatch.setattr(time_zones, "_bytes_of", lambda _, content=content: content)
+        time_zones.region.cache_clear()
         with pytest.raises(InvalidInput, match="cannot be used"):
-            zones.region("Odd/Place")
-    zones.region.cache_clear()
+            time_zones.region("Odd/Place")
+    time_zones.region.cache_clear()

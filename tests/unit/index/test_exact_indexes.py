@@ -15,7 +15,7 @@ from lakedex.index.kinds.secondary import lookup as secondary_lookup
 from lakedex.services.clustering import cluster_table
 from lakedex.services.compaction import compact_table
 from lakedex.services.index_creating import create_index
-from lakedex.services.rolling_back import rollback_instant
+from lakedex.services.rollback import rollback_instant
 from lakedex.table.own_properties import write_own_properties
 from lakedex.timeline import load_table_config, update_properties
 from lakedex.upkeep.cleaning import clean_table

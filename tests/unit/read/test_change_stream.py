@@ -24,7 +24,7 @@ from lakedex.read.change_stream import (
 from lakedex.read.changes import changed_rows
 from lakedex.services.clustering import cluster_table
 from lakedex.services.compaction import compact_table
-from lakedex.services.rolling_back import rollback_instant
+from lakedex.services.rollback import rollback_instant
 from lakedex.spark.pins import Pins
 from lakedex.spark.read_spec import ReadSpec
 from lakedex.storage import open_storage

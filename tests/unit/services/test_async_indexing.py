@@ -174,13 +174,13 @@ def waits_for(trips: Trips, step: str) -> None:
 
 def test_only_slices_that_changed_are_read_again(trips, monkeypatch):
     read: list[int] = []
-    inner = lakedex.services.indexing.reading.survey_shares
+    inner = lakedex.services.indexing.runner.survey_shares
 
     def counting(engine, facts, history, shares, wants):
         read.extend(len(share) for share in shares)
         return inner(engine, facts, history, shares, wants)
 
-    monkeypatch.setattr(lakedex.services.indexing.reading, "survey_shares", counting)
+    monkeypatch.setattr(lakedex.services.indexing.runner, "survey_shares", counting)
     claim = start(trips.writer, "rider")
     lead(trips.writer, claim, {"write": lambda: silently(trips, ("b1", 2, "bea", "rio"))})
     assert read == [1, 1, 1], "two partitions, and the one of the silent commit once more"

@@ -14,8 +14,7 @@ from lakedex.services.index_dropping import drop_index
 from lakedex.services.indexing import take_up_build
 from lakedex.services.indexing.claims import put_down
 from lakedex.services.indexing.runner import Stopped, run_build
-from lakedex.services.restoring import restore_table
-from lakedex.services.rolling_back import rollback_instant
+from lakedex.services.rollback import restore_table, rollback_instant
 from lakedex.timeline import Action, update_properties
 from lakedex.txn.heartbeat import SignsOfLife
 from lakedex.txn.transaction import TransactionOptions

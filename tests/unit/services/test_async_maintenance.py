@@ -20,8 +20,7 @@ from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.services.index_dropping import drop_index
 from lakedex.services.inline import writer_with_services
 from lakedex.services.repairing import repair_table
-from lakedex.services.restoring import restore_table
-from lakedex.services.rolling_back import rollback_instant
+from lakedex.services.rollback import restore_table, rollback_instant
 from lakedex.services.verifying import verify
 from lakedex.timeline import load_table_config
 from lakedex.write.operation import INDEX

@@ -16,8 +16,7 @@ from lakedex.services.compaction.runner import compact_table
 from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.services.index_dropping import drop_index
 from lakedex.services.repairing.runner import repair_table
-from lakedex.services.restoring import restore_table
-from lakedex.services.rolling_back import rollback_instant
+from lakedex.services.rollback import restore_table, rollback_instant
 from lakedex.storage.open import StorageAddress
 from lakedex.upkeep.archiving import archive_table
 from lakedex.upkeep.cleaning import clean_table

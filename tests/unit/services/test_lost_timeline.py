@@ -16,7 +16,7 @@ from lakedex.errors import CorruptFile, IndexUnusable, InvalidInput, TimelineDam
 from lakedex.services.clustering import cluster_table
 from lakedex.services.compaction import compact_table
 from lakedex.services.repairing import repair_table
-from lakedex.services.restoring import restore_table
+from lakedex.services.rollback import restore_table
 from lakedex.timeline import Action
 from lakedex.txn.transaction import Transaction
 from lakedex.upkeep.cleaning import clean_table

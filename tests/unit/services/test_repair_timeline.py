@@ -14,8 +14,7 @@ from lakedex.services.clustering.scheduling import run_clustering, schedule_clus
 from lakedex.services.compaction import compact_table
 from lakedex.services.compaction.scheduling import schedule_compaction
 from lakedex.services.repairing import repair_table
-from lakedex.services.restoring import restore_table
-from lakedex.services.rolling_back import rollback_instant
+from lakedex.services.rollback import restore_table, rollback_instant
 from lakedex.timeline import Action, CommitMetadata
 from lakedex.upkeep.archiving import archive_table
 from lakedex.upkeep.cleaning import clean_table

@@ -30,8 +30,7 @@ from lakedex.services.clustering.resizing import (
 from lakedex.services.clustering.scheduling import run_pending_clusterings
 from lakedex.services.compaction import compact_table, schedule_compaction
 from lakedex.services.inline import writer_with_services
-from lakedex.services.restoring import restore_table
-from lakedex.services.rolling_back import rollback_instant
+from lakedex.services.rollback import restore_table, rollback_instant
 from lakedex.storage.open import StorageAddress
 from lakedex.timeline import Action, RequestedReplace
 from lakedex.upkeep.archiving import archive_table

@@ -12,8 +12,7 @@ import lakedex
 from lakedex.errors import CommitConflict, InvalidInput, UnsupportedFeature
 from lakedex.services.clustering import cluster_table
 from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
-from lakedex.services.restoring import restore_table
-from lakedex.services.rolling_back import rollback_instant
+from lakedex.services.rollback import restore_table, rollback_instant
 from lakedex.storage.open import StorageAddress
 from lakedex.timeline import Action, Instant, PlanKind, State, load_table_config, write_instant
 from lakedex.timeline.plans import read_plan

@@ -6,8 +6,7 @@ import pytest
 
 from lakedex.engine import LocalEngine
 from lakedex.services.index_creating import refresh_index
-from lakedex.services.restoring import restore_table
-from lakedex.services.rolling_back import rollback_instant
+from lakedex.services.rollback import restore_table, rollback_instant
 from lakedex.table.own_properties import read_own_properties
 from lakedex.txn.metadata_rollback import GIVEN_UP, drop_metadata
 from lakedex.write.verbs import TableWriter

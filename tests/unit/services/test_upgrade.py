@@ -20,7 +20,7 @@ from lakedex.cli.main import app
 from lakedex.config import keys
 from lakedex.errors import CommitConflict, UnsupportedFeature
 from lakedex.services.upgrading import upgrade_table
-from lakedex.services.upgrading.state import PATH as STATE_PATH
+from lakedex.services.upgrading.runner import PATH as STATE_PATH
 from lakedex.storage.open import StorageAddress
 from lakedex.timeline import (
     Action,

@@ -12,8 +12,8 @@ import pytest
 from lakedex.config import parse_properties
 from lakedex.errors import InvalidInput, LakedexError, UnsupportedFeature
 from lakedex.schema import arrow_schema, parse_avro_record
+from lakedex.schema.arrow_types import column_defaults, keep_defaults
 from lakedex.schema.conform import conform
-from lakedex.schema.defaults import column_defaults, keep_defaults
 from lakedex.storage import LocalStorage
 from lakedex.table.creation import create_table
 from lakedex.table.own_properties import (

@@ -11,7 +11,7 @@ import lakedex
 from lakedex.engine import LocalEngine
 from lakedex.services.clustering.scheduling import schedule_clustering
 from lakedex.services.compaction import schedule_compaction
-from lakedex.services.rolling_back import rollback_instant
+from lakedex.services.rollback import rollback_instant
 from lakedex.storage import split
 from lakedex.timeline import Action
 from lakedex.txn.clocks import claimed_times

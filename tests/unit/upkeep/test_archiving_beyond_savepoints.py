@@ -6,7 +6,7 @@ import pytest
 
 import lakedex
 from lakedex.errors import InvalidInput
-from lakedex.services.restoring import restore_table
+from lakedex.services.rollback import restore_table
 from lakedex.upkeep.archiving import archive_table
 from lakedex.upkeep.cleaning import clean_table
 from lakedex.upkeep.savepoints import create_savepoint, delete_savepoint

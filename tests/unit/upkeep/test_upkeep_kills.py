@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 import lakedex
-from lakedex.services.restoring import restore_table
-from lakedex.services.rolling_back import rollback_instant
+from lakedex.services.rollback import restore_table, rollback_instant
 from lakedex.storage.open import StorageAddress
 from lakedex.timeline import Action
 from lakedex.upkeep.archiving import archive_table

@@ -24,7 +24,7 @@ from lakedex.services.index_creating import create_index
 from lakedex.services.inline import writer_with_services
 from lakedex.services.partition_evolving import evolve_partitions
 from lakedex.services.repairing import repair_table
-from lakedex.services.rolling_back import rollback_instant
+from lakedex.services.rollback import rollback_instant
 from lakedex.services.upgrading.runner import upgrade_table
 from lakedex.storage.local import LocalStorage
 from lakedex.storage.open import StorageAddress

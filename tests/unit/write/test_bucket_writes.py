@@ -14,8 +14,7 @@ from lakedex.errors import CommitConflict, IndexUnusable, InvalidInput, LakedexE
 from lakedex.filegroup import reading, stored_keys
 from lakedex.index.kinds.bucket import engine as engines
 from lakedex.services.compaction import compact_table
-from lakedex.services.restoring import restore_table
-from lakedex.services.rolling_back import rollback_instant
+from lakedex.services.rollback import restore_table, rollback_instant
 from lakedex.storage.local import LocalStorage
 from lakedex.txn.transaction import Transaction
 from lakedex.upkeep.archiving import archive_table

@@ -19,8 +19,7 @@ from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.services.index_dropping import drop_index
 from lakedex.services.index_estimating import estimate_index
 from lakedex.services.repairing import repair_table
-from lakedex.services.restoring import restore_table
-from lakedex.services.rolling_back import rollback_instant
+from lakedex.services.rollback import restore_table, rollback_instant
 from lakedex.txn.metadata_rollback import drop_metadata
 from lakedex.write.verbs import TableWriter
 from tests.support.secondary import RECORD_INDEX, Trips, escaped

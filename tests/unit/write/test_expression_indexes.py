@@ -22,8 +22,7 @@ from lakedex.errors import (
 from lakedex.schema.column_changes import rename_column
 from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.services.index_dropping import drop_index
-from lakedex.services.restoring import restore_table
-from lakedex.services.rolling_back import rollback_instant
+from lakedex.services.rollback import restore_table, rollback_instant
 from lakedex.table.own_properties import read_own_properties, write_own_properties
 from lakedex.upkeep.cleaning import clean_table
 from lakedex.write.verbs import TableWriter

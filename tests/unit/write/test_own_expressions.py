@@ -16,8 +16,7 @@ from lakedex.errors import InvalidInput, LakedexError, UnsupportedFeature
 from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.services.index_dropping import drop_index
 from lakedex.services.inline import writer_with_services
-from lakedex.services.restoring import restore_table
-from lakedex.services.rolling_back import rollback_instant
+from lakedex.services.rollback import restore_table, rollback_instant
 from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import load_table_config, update_properties
 from lakedex.upkeep.cleaning import clean_table

@@ -9,13 +9,14 @@ import pytest
 
 from lakedex.errors import InvalidInput
 from lakedex.table.snapshot import Snapshot
-from lakedex.timeline.clustering_plan import (
+from lakedex.timeline.plans import (
     ClusteringGroup,
     ClusteringPlan,
     ClusteringSlice,
+    CompactionOperation,
+    CompactionPlan,
     RequestedReplace,
 )
-from lakedex.timeline.plans import CompactionOperation, CompactionPlan
 from lakedex.write.row_source import ArrowRowSource
 from tests.support.write_lab import GLOBAL, SCHEMA, Lab, row, source
 

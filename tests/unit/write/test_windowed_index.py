@@ -19,7 +19,7 @@ from lakedex.index.kinds.windowed.lookup import GONE, decode_entries, encode_ent
 from lakedex.index.kinds.windowed.state import FOLDER, STATE_FILE, Run, RunFile
 from lakedex.services.clustering import cluster_table
 from lakedex.services.compaction import compact_table
-from lakedex.services.restoring import restore_table
+from lakedex.services.rollback import restore_table
 from lakedex.storage.open import StorageAddress
 from lakedex.table.creation import TableSpec, create_table
 from lakedex.table.own_properties import OWN_COPY_PATH, OWN_PROPERTIES_PATH

@@ -23,7 +23,7 @@ from lakedex.expr.bind import bind, bound_type
 from lakedex.expr.coercion import Family, family
 from lakedex.expr.explicit_casts import with_casts
 from lakedex.expr.functions import canonical_name
-from lakedex.expr.spark_text import time_zone_of
+from lakedex.expr.literal_cast import time_zone_of
 from lakedex.expr.tree import Call, Cast, Expr, columns_of
 from lakedex.index.definitions import ASYNC, MAINTENANCE, OWN_EXPRESSION, IndexDefinition
 from lakedex.index.expressions import (

@@ -37,7 +37,7 @@ from lakedex.expr.evaluate import evaluate
 from lakedex.expr.explicit_casts import with_casts_of_call
 from lakedex.expr.functions import canonical_name
 from lakedex.expr.json_form import from_json, to_json
-from lakedex.expr.temporal.zones import LARGEST_SHIFT, fixed_offset
+from lakedex.expr.time_zones import LARGEST_SHIFT, fixed_offset
 from lakedex.expr.tree import Call, Cast, Column, Expr, Literal, children_of, columns_of
 from lakedex.index.definitions import OWN_EXPRESSION, IndexDefinition
 from lakedex.index.expressions import source_names

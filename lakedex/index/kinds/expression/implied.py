@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakedex.errors import LakedexError
+from lakedex.expr.bounds import Form, form_of
 from lakedex.expr.evaluate import evaluate, literal_scalar
-from lakedex.expr.leaf_match import is_portable
+from lakedex.expr.may_match import is_portable
 from lakedex.expr.monotonic import Interval, image
-from lakedex.expr.ranges import Form, form_of
 from lakedex.expr.tree import (
     TRUE,
     And,

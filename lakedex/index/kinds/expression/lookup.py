@@ -26,8 +26,7 @@ from lakedex.expr.arrays import is_text
 from lakedex.expr.bind import bound_type
 from lakedex.expr.bounds import ColumnBounds
 from lakedex.expr.evaluate import evaluate
-from lakedex.expr.leaf_match import is_portable
-from lakedex.expr.may_match import may_match
+from lakedex.expr.may_match import is_portable, may_match
 from lakedex.expr.monotonic import carry
 from lakedex.expr.points import points
 from lakedex.expr.tree import Column, Expr, columns_of

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakedex.errors import InvalidInput
-from lakedex.expr.temporal.zones import timestamp_micros
+from lakedex.expr.time_zones import timestamp_micros
 from lakedex.schema.conversions import java_number_text
 
 _HEX_DIGITS = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)

@@ -22,7 +22,7 @@ from lakedex.spark.sql.procedures.procedure import (
 )
 from lakedex.spark.table import SparkTable
 from lakedex.timeline import Action, Timeline
-from lakedex.timeline.clustering_plan import ClusteringPlan
+from lakedex.timeline.plans import ClusteringPlan
 from lakedex.write.resizing.rescaling import NewCounts, plan_rescale, stored_counts
 from lakedex.write.rows import KEY
 

@@ -27,7 +27,7 @@ from lakedex.index.kinds.bucket.partition_counts import (
     store_partition_counts,
 )
 from lakedex.index.kinds.bucket.ring import HASH_MASK, even_ring
-from lakedex.services.rolling_back import rollback_instant
+from lakedex.services.rollback import rollback_instant
 from lakedex.storage.object_store import memory_storage
 from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot

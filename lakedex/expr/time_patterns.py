@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from lakedex.errors import InvalidDefinition, UnsupportedFeature
 from lakedex.expr.arrays import MICROS_PER_DAY, MICROS_PER_SECOND, masked
-from lakedex.expr.temporal.zones import LocalTime, days_from_civil, from_local, month_length
+from lakedex.expr.time_zones import LocalTime, days_from_civil, from_local, month_length
 
 _LONGEST_RUN = {
     "y": 6,
@@ -159,7 +159,7 @@ def format_time(time: LocalTime, pattern: str) -> pa.Array:
     """Format times as strings, null for rows without a time.
 
     Example:
-        >>> from lakedex.expr.temporal.zones import local_time
+        >>> from lakedex.expr.time_zones import local_time
         >>> day = local_time(pa.array([0], pa.date32()), "UTC")
         >>> format_time(day, "EEE d MMM yyyy, hh:mm a").to_pylist()
         ['Thu 1 Jan 1970, 12:00 AM']

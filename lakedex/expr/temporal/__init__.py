@@ -1,1 +1,0 @@
-"""Calendar and clock: civil dates, time zones, date patterns, all over whole columns."""
