@@ -12,11 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from lakedex.index.kinds.bucket.hashing_metadata import HashingMetadata
-from lakedex.index.kinds.bucket.ring import HashRing
 from lakedex.services.clustering import resizing
 from lakedex.txn.lock.lease import LeasedLock
 from lakedex.txn.transaction import CommitScope, Transaction
-from lakedex.write import pipeline
+from lakedex.write import bucketing
 from lakedex.write.handles.publishing import Publisher
 from lakedex.write.resizing import running
 from tests.simulation import actors
@@ -63,30 +62,26 @@ def completion_before_the_metadata_commit() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def rows_for_old_buckets_only() -> Iterator[None]:
-    """A write beside a resize says that the new buckets have its rows too, and they have not."""
-    with mock.patch.object(pipeline, "copied_parts", return_value=[]):
+def copies_in_other_new_buckets() -> Iterator[None]:
+    """A write beside a resize puts the rows of each new bucket into the next one."""
+    real = bucketing.copy_parts
+
+    def copy(*args: Any, **named: Any) -> Any:
+        parts = real(*args, **named)
+        others = [*parts[1:], *parts[:1]]
+        return [
+            replace(part, partition=other.partition, file_id=other.file_id, copy=other.copy)
+            for part, other in zip(parts, others, strict=True)
+        ]
+
+    with mock.patch.object(bucketing, "copy_parts", copy):
         yield
 
 
 @contextlib.contextmanager
-def ring_after_completion() -> Iterator[None]:
-    """A resize becomes visible, and only then its ring is stored."""
-    put_off: list[tuple[HashingMetadata, HashRing]] = []
-    real_store, real_mark = HashingMetadata.store, HashingMetadata.mark
-
-    def store(self: HashingMetadata, ring: HashRing) -> None:
-        put_off.append((self, ring))
-
-    def mark(self: HashingMetadata, partition: str) -> None:
-        while put_off:
-            real_store(*put_off.pop())
-        real_mark(self, partition)
-
-    with (
-        mock.patch.object(HashingMetadata, "store", store),
-        mock.patch.object(HashingMetadata, "mark", mark),
-    ):
+def ring_that_is_not_stored() -> Iterator[None]:
+    """A resize completes without its ring."""
+    with mock.patch.object(HashingMetadata, "store", return_value=None):
         yield
 
 
