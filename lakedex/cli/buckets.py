@@ -7,6 +7,7 @@ plan. Of many buckets and partitions a few are listed, and how many are left out
 
 from __future__ import annotations
 
+import shlex
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
@@ -81,7 +82,8 @@ def buckets(
     if left:
         text = f"{counted(left, 'partition')} left out; --partition PATH shows one"
         console.say(text, console.QUIET)
-    _print_due(report)
+    said = "".join(f" --option {shlex.quote(each)}" for each in option or ())
+    _print_due(report, f"lakedex resize {shlex.quote(path)}", said)
 
 
 def _interest(each: PartitionReport) -> tuple[int, int, str]:
@@ -263,13 +265,13 @@ def _list_buckets(report: BucketReport, own: PartitionReport, marks: _Marks, mos
         )
 
 
-def _print_due(report: BucketReport) -> None:
+def _print_due(report: BucketReport, command: str, options: str) -> None:
     due = [each for _, each in report.due]
     waiting = sum(len(each.waiting) for each in report.partitions)
     pending = sorted({p.instant for each in report.partitions for p in each.pending if p.instant})
     console.say("")
     for instant in pending:
-        console.say(f"the resize {instant} pends: lakedex resize PATH --instant {instant}")
+        console.say(f"the resize {instant} pends: {command} --instant {instant}")
     if not due:
         if report.partitions and not pending:
             console.say("all buckets are of a good size", console.GOOD)
@@ -285,14 +287,18 @@ def _print_due(report: BucketReport) -> None:
             f"due: {counted(splits, 'split')}, {counted(merges, 'merge')}; {cost}{later}",
             console.STRONG,
         )
-        console.say("run it with: lakedex resize PATH")
+        console.say(f"run it with: {command}{options}")
         return
     console.say(f"due: {counted(len(due), 'rescale')}; {cost}", console.STRONG)
     numbers = sorted({each.into for each in due})
     for number in numbers:
         own = [name for name, each in report.due if each.into == number]
         whole = len(own) == len(report.partitions)
-        named = "" if whole else "".join(f" --partition {name}" for name in own[:_FEW_PARTITIONS])
+        named = (
+            ""
+            if whole
+            else "".join(f" --partition {shlex.quote(name)}" for name in own[:_FEW_PARTITIONS])
+        )
         rest = len(own) - _FEW_PARTITIONS
         more = f" (and {rest} more partitions)" if not whole and rest > 0 else ""
-        console.say(f"run it with: lakedex resize PATH --buckets {number}{named}{more}")
+        console.say(f"run it with: {command} --buckets {number}{named}{more}")

@@ -289,6 +289,7 @@ def test_numbers_of_buckets_are_managed_as_in_hudi(lake, spark, tmp_path):
         assert len(lake.table("managed").buckets("p=p9").partitions[0].buckets) == 3
         for wrong, words in [
             ("overwrite => 'nonsense'", "pattern and a number"),
+            ("overwrite => ' '", "needs rules"),
             ("overwrite => '.*,0'", "pattern and a number"),
             ("overwrite => '.*,4', add => '.*,4'", "one of overwrite, add"),
             ("dry_run => false", "one of overwrite, add"),

@@ -133,7 +133,7 @@ def test_a_fixed_number_is_rescaled_until_its_sizes_are_good(tmp_path, lakedex):
     assert (partition, due.action, due.buckets) == ("p=a", "rescale", (0, 1))
     assert due.into in (8, 16)
     printed = lakedex("buckets", lab.path, *given(said)).stdout
-    assert f"lakedex resize PATH --buckets {due.into}\n" in printed
+    assert f"lakedex resize {lab.path} --buckets {due.into}\n" in printed
     rescale_buckets(lab.writer, due.into)
     assert package.open(lab.path).buckets(options=said).due == ()
     assert "all buckets are of a good size" in lakedex("buckets", lab.path, *given(said)).stdout
@@ -252,7 +252,7 @@ def test_a_pending_resize_is_told_with_how_to_run_it(damage, lakedex):
     assert pending_resizes(snapshot_of(path).timeline) == (instant,)
     printed = lakedex("buckets", path).stdout
     assert printed.count(f"split pends: {instant}") == 12
-    assert f"lakedex resize PATH --instant {instant}" in printed
+    assert f"lakedex resize {path} --instant {instant}" in printed
     assert "P" * 80 in printed
 
 

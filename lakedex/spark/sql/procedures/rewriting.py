@@ -27,6 +27,8 @@ from lakedex.write.resizing.rescaling import NewCounts, plan_rescale, stored_cou
 from lakedex.write.rows import KEY
 
 _SCHEDULE, _EXECUTE, _BOTH = "schedule", "execute", "scheduleandexecute"
+_AS_BEFORE = -1
+"""Hudi's default for a number of buckets."""
 
 
 def _run_compaction(context: Context, values: Values) -> Rows:
@@ -104,7 +106,8 @@ def _manage_buckets(context: Context, values: Values) -> Rows:
     (change,) = changes
     if str(values["rule"]).lower() != "regex":
         raise InvalidInput(f"rule is regex, not {values['rule']!r}")
-    table, number = table_of(context, values), values["bucket_number"]
+    table = table_of(context, values)
+    number = None if values["bucket_number"] == _AS_BEFORE else values["bucket_number"]
     if change == "show_config":
         told = [
             f"{each.instant}: {each.expressions} (default {each.default})"
@@ -115,7 +118,9 @@ def _manage_buckets(context: Context, values: Values) -> Rows:
         return [_rollback_of_buckets(table, str(values["rollback"]))]
     if change == "add" and number is not None:
         raise InvalidInput("bucket_number goes with overwrite; the one that there is stays")
-    asked = NewCounts(number, expressions=str(values[change]), adds=change == "add")
+    if not values[change].strip():
+        raise InvalidInput(f"{change} needs rules: 'pattern,number;pattern,number'")
+    asked = NewCounts(number, expressions=values[change], adds=change == "add")
     writer = table.writer(options_of(context, values))
     if values["dry_run"]:
         target = writer.target()
@@ -227,7 +232,7 @@ REWRITING = {
         {
             "table": str,
             "overwrite": str,
-            "bucket_number": int,
+            "bucket_number": _AS_BEFORE,
             "add": str,
             "dry_run": True,
             "rollback": str,
