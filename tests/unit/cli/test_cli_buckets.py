@@ -167,7 +167,10 @@ def test_any_number_of_buckets_fits_80_columns(engine, count, tmp_path, lakedex)
     pictures = [line for line in lines if re.fullmatch("[ ▁▂▃▄▅▆▇█]{80}", line)]
     assert len(pictures) == 1
     assert pictures[0].strip()
-    tables = [line for line in lines if not line.startswith(("t:", "target"))]
+    # Commands to copy are not folded, however long the path of the table is.
+    tables = [
+        line for line in lines if not line.startswith(("t:", "target")) and lab.path not in line
+    ]
     assert max(map(len, tables)) <= 80
     piped = lakedex("buckets", lab.path)
     assert not COLOURS.search(piped.stdout)
