@@ -10,7 +10,7 @@ import pytest
 
 import lakedex
 from lakedex.engine import LocalEngine
-from lakedex.errors import LakedexError, UnsupportedFeature
+from lakedex.errors import CommitConflict
 from lakedex.services.compaction import compact_table
 from lakedex.storage.open import StorageAddress
 from lakedex.write.row_source import ArrowRowSource
@@ -64,14 +64,17 @@ class BucketTable:
     def groups(self) -> set[tuple[str, str]]:
         return {(each.partition, each.file_id) for each in lakedex.open(self.path).files()}
 
-    def lakedex_upserts(self, numbers: range, version: int) -> None:
+    def lakedex_upserts(
+        self, numbers: range, version: int, more: dict[str, str] | None = None
+    ) -> None:
         rows = [
             dict(zip(COLUMNS, (f"key-{n:05d}", n, "ours", version, REGIONS[n % 3]), strict=True))
             for n in numbers
         ]
         schema = lakedex.open(self.path).schema
         own = pa.schema([field for field in schema if not field.name.startswith("_hoodie_")])
-        self.writer.upsert(ArrowRowSource(pa.Table.from_pylist(rows, own)))
+        writer = self.writer.with_options(more or {})
+        writer.upsert(ArrowRowSource(pa.Table.from_pylist(rows, own)))
 
 
 @pytest.mark.parametrize("name", ["bucket_simple_mor", "bucket_consistent"])
@@ -124,16 +127,20 @@ def test_a_resize_beside_writes_is_read_at_every_step(spark, tmp_path):  # case 
     table.hudi_upserts(range(10), 9, DUAL_WRITES)
     table.hudi_upserts(range(230, 240), 9, DUAL_WRITES)
     table.assert_holds(240)
-    with pytest.raises(LakedexError, match="resizes"):
-        table.lakedex_upserts(range(10), 12)
-    with pytest.raises(UnsupportedFeature, match="resizes"):
-        compact_table(table.writer)
-    table.call("execute")
+    with pytest.raises(CommitConflict, match="pending clustering"):
+        table.lakedex_upserts(range(10), 10)
     table.assert_holds(240)
+    table.lakedex_upserts(range(5, 15), 10, DUAL_WRITES)
+    table.lakedex_upserts(range(235, 245), 10, DUAL_WRITES)
+    table.assert_holds(245)
+    table.hudi_upserts(range(10, 20), 11, DUAL_WRITES)
+    table.assert_holds(245)
+    table.call("execute")
+    table.assert_holds(245)
     compact_table(table.writer)
-    table.hudi_upserts(range(5, 250), 10)
+    table.hudi_upserts(range(5, 250), 12)
     table.assert_holds(250)
-    table.lakedex_upserts(range(240, 260), 11)
+    table.lakedex_upserts(range(240, 260), 13)
     table.assert_holds(260)
-    table.hudi_upserts(range(250, 270), 12)
+    table.hudi_upserts(range(250, 270), 14)
     table.assert_holds(270)
