@@ -7,13 +7,14 @@ number and the file groups change in one step, for every engine, and a rollback 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lakedex.errors import CommitConflict, InvalidInput
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.index.kinds.bucket.engine import SimpleBuckets, SimpleEngine, bucket_engine
 from lakedex.index.kinds.bucket.partition_counts import (
     PartitionCounts,
+    kept_with,
     load_partition_counts,
     store_partition_counts,
 )
@@ -82,7 +83,8 @@ def write_rescale(
     }
     moves = BucketMoves(slices, dict(buckets), engine.options.fields)
     committed = RescaledBuckets(rescale, _counts(rescale, instant), slices)
-    return write_moves(target, transaction, moves, committed, scratch=scratch, clock=clock)
+    outcome = write_moves(target, transaction, moves, committed, scratch=scratch, clock=clock)
+    return replace(outcome, kept=kept_with(outcome.kept, committed.after))
 
 
 @dataclass(frozen=True)
