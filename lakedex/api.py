@@ -35,20 +35,20 @@ from lakedex.prune import (
     Reader,
     Report,
     is_read_at_once,
+    note_dropped,
     plan,
-    tell_dropped,
     weighs_cost,
 )
 from lakedex.prune.usage import IndexUsage, TableUsage, count_scan, usage_of
 from lakedex.read import Scan, changed_rows, to_batches, to_table
-from lakedex.read.changes import names_in, texts_in
-from lakedex.read.row_changes import told_changes
+from lakedex.read.changes import names_in, read_row_changes, texts_in
 from lakedex.services import advising, verifying, what_if
 from lakedex.services.index_names import existing_names, find_index
 from lakedex.storage import open_storage
 from lakedex.table import Snapshot
 from lakedex.table.index_coverage import async_definitions, lag_of
 from lakedex.timeline import QueryTime, Timeline
+from lakedex.write import resizing
 
 _AT_ONCE = "to_arrow asks no index here: it reads so few bytes faster than any index answers"
 _SWITCHES = frozenset(("all", "partition_values"))
@@ -241,7 +241,7 @@ class Table:
         began, which is the one in `ts_ms`.
         """
         if cdc:
-            return told_changes(self._snapshot, begin, end)
+            return read_row_changes(self._snapshot, begin, end)
         wanted = None if columns is None else self._columns(self._snapshot, columns)
         return changed_rows(self._snapshot, begin, end, wanted)
 
@@ -281,7 +281,7 @@ class Table:
     def _explained(self, filter: Filter | None, as_of: QueryTime | None) -> Report:
         view = self._at(as_of)
         question = self._understood(view, filter)
-        report = tell_dropped(self._planned(view, question, ANY_ENGINE), view)
+        report = note_dropped(self._planned(view, question, ANY_ENGINE), view)
         asked = any(step.used and step.estimated_seconds is not None for step in report.steps)
         if asked and self._options.weighs_cost and is_read_at_once(ARROW, view.slices):
             return replace(report, notes=(*report.notes, _AT_ONCE))
@@ -349,6 +349,51 @@ class Table:
         """
         shown = name or f"lakedex.`{self.path.replace('`', '``')}`"
         return advising.advise_table(self._snapshot, self.usage(), shown)
+
+    def buckets(
+        self,
+        partitions: str | Sequence[str] = (),
+        *,
+        options: Mapping[str, str] | None = None,
+        counts_rows: bool = True,
+    ) -> resizing.BucketReport:
+        """The buckets of a table with a bucket index: ranges, sizes, rows, and resizes.
+
+        What is due is what the next `resize` would do, by the same policy and limits; the keys of
+        buckets that are too large are read for that, as a resize does.
+
+        Args:
+            partitions: The paths of some partitions; all by default.
+            options: Options of the resize, such as `hoodie.bucket.index.split.threshold`.
+            counts_rows: Whether rows are counted, for which footers and log files are read.
+
+        Raises:
+            InvalidInput: The table has no bucket index, or no such partition.
+            CorruptFile: Hashing metadata cannot be read; the message names the file.
+            IndexUnusable: File groups are not those of the buckets.
+
+        Example:
+            >>> from tempfile import TemporaryDirectory
+            >>> from lakedex.storage.address import StorageAddress
+            >>> from lakedex.table.creation import create_table
+            >>> from lakedex.table.spec import TableSpec
+            >>> from lakedex.write.row_source import ArrowRowSource
+            >>> from lakedex.write.verbs import TableWriter
+            >>> schema = pa.schema([("id", pa.string()), ("fare", pa.float64())])
+            >>> properties = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "2"}
+            >>> spec = TableSpec("trips", schema, record_key="id", properties=properties)
+            >>> folder = TemporaryDirectory()
+            >>> path = f"{folder.name}/trips"
+            >>> address = StorageAddress.of(path)
+            >>> _ = create_table(address.open(), spec)
+            >>> rows = pa.table({"id": ["a", "b", "c"], "fare": [1.0, 2.0, 3.0]}, schema)
+            >>> _ = TableWriter(address).upsert(ArrowRowSource(rows))
+            >>> report = open(path).buckets()
+            >>> report.engine, report.hash_fields, [b.rows for b in report.partitions[0].buckets]
+            ('SIMPLE', ('id',), [2, 1])
+        """
+        paths = [partitions] if isinstance(partitions, str) else names_in("partitions", partitions)
+        return resizing.report_buckets(self._snapshot, paths, options, counts_rows=counts_rows)
 
     def verify(
         self,

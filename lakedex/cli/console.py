@@ -53,6 +53,7 @@ from typer.core import TyperGroup
 from lakedex.errors import InvalidDefinition, LakedexError
 
 _PIPED_WIDTH = 1_000_000
+_PICTURE_WIDTH = 80
 GOOD = "green"
 BAD = "red"
 QUIET = "dim"
@@ -96,6 +97,21 @@ def size(count: int) -> str:
         '5.9 kB'
     """
     return decimal(count)
+
+
+def width() -> int:
+    """How many characters a line of the terminal has; 80 where the output is no terminal."""
+    console = _console()
+    return console.width if console.is_terminal else _PICTURE_WIDTH
+
+
+def shows(text: str) -> bool:
+    """Whether the encoding of the output has the characters of a text."""
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def absent() -> Text:

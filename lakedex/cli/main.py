@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from lakedex import __version__
+from lakedex.cli.buckets import buckets
 from lakedex.cli.console import Commands
 from lakedex.cli.demo import demo
 from lakedex.cli.explain import explain
@@ -72,6 +73,7 @@ def lakedex(
 for command in (
     show,
     indexes,
+    buckets,
     metadata,
     explain,
     read,

@@ -168,6 +168,20 @@ def count_rows(context: ReadContext, file_slice: FileSlice) -> int:
     return _united(_base_keys(context, file_slice), pa.chunked_array(logged, pa.string()))
 
 
+def base_row_count(context: ReadContext, file_slice: FileSlice) -> int:
+    """How many rows the base file of a slice has, by its footer."""
+    if file_slice.base is None:
+        return 0
+    path = file_slice.path_of(file_slice.base.name)
+    try:
+        with context.storage.open_parquet_input(path, file_slice.base.size_bytes) as handle:
+            return int(pq.read_metadata(handle).num_rows)
+    except (FileMissing, FileNotFoundError) as error:
+        raise FileMissing(f"{path} is listed but not there; was the table cleaned?") from error
+    except PARQUET_ERRORS as error:
+        raise CorruptFile(path, 0, expected="a Parquet footer", actual=error) from error
+
+
 def count_rows_of(context: ReadContext, slices: Sequence[FileSlice]) -> int:
     """How many rows some slices have; plain ones are counted many at a time."""
     if len(slices) <= 1 or not _keys_tell(context):

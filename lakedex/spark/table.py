@@ -42,7 +42,7 @@ from lakedex.spark.jobs import is_cancelled
 from lakedex.spark.jvm_contract import DATA_SOURCE
 from lakedex.spark.row_source import DataFrameSource
 from lakedex.spark.streams import batch_of
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties, write_own_properties
 from lakedex.timeline import (
@@ -55,6 +55,7 @@ from lakedex.txn.lock import open_lock
 from lakedex.upkeep.archiving import ArchiveResult, archive_table
 from lakedex.upkeep.cleaning import CleanResult, clean_table
 from lakedex.upkeep.savepoints import Savepoint, create_savepoint, delete_savepoint
+from lakedex.write.resizing import BucketReport
 from lakedex.write.result import WriteResult
 from lakedex.write.row_source import ArrowRowSource, RowSource
 from lakedex.write.stream_batches import StreamBatch
@@ -89,6 +90,12 @@ class TableViews(ABC):
     def advise(self, name: str | None = None) -> Advice:
         """Indexes to create and to drop; see `lakedex.api.Table.advise`."""
         return self._open().advise(name)
+
+    def buckets(
+        self, partitions: str | Sequence[str] = (), *, options: Mapping[str, str] | None = None
+    ) -> BucketReport:
+        """The buckets of a bucket index, and what a resize would do; as `Table.buckets`."""
+        return self._open().buckets(partitions, options=options)
 
     def verify(self, indexes: Sequence[str] | None = None) -> VerifyReport:
         """Hold every entry of every index, or of some, against the data."""

@@ -32,10 +32,10 @@ from lakedex.index.registry import discard_buckets
 from lakedex.storage import Storage, split
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Instant, State, Timeline, file_name, write_instant
+from lakedex.txn.clocks import InstantClock
 from lakedex.txn.heartbeat import Heartbeat, HeartbeatOptions, SignsOfLife
 from lakedex.txn.markers import is_file_of, is_log_file, is_written_by, marked_files
 from lakedex.txn.metadata_rollback import forget_in_metadata, open_metadata_table
-from lakedex.txn.places import heartbeat_path, marker_folder, spill_folder, writer_path
 from lakedex.txn.rollback_files import (
     RollbackPlan,
     begin_rollback,
@@ -45,7 +45,7 @@ from lakedex.txn.rollback_files import (
     remove_instant,
     write_once,
 )
-from lakedex.txn.times import InstantClock
+from lakedex.txn.working_folders import heartbeat_path, marker_folder, spill_folder, writer_path
 
 PLANNED_FOR_ANYONE = (Action.COMPACTION, Action.LOGCOMPACTION)
 """Actions whose plans always outlive a run that failed."""
@@ -301,8 +301,6 @@ def _undo_metadata(table: LockedTable, rollback: str, instant: str) -> None:
     rollback = _begun_before(timeline, instant) or rollback
     if timeline.is_completed(rollback):
         return
-    if timeline.find(instant) is None and timeline.find(rollback) is None:
-        return
     begun = time.monotonic()
     # Log files are named by their own instant from version 8 on, so that a listing finds them.
     files = [
@@ -311,6 +309,10 @@ def _undo_metadata(table: LockedTable, rollback: str, instant: str) -> None:
         for info in storage.list(folder)
         if (parsed := parse_data_file(split(info.path)[1], 0)) and parsed.instant_time == instant
     ]
+    if timeline.find(instant) is None and timeline.find(rollback) is None:
+        # A writer that slept while others rolled it back may have made a file after that.
+        delete_files(storage, files)
+        return
     plan = RollbackPlan(instant, Action.DELTACOMMIT, tuple(sorted(files)))
     begin_rollback(storage, config, rollback, plan.encode(storage))
     table.check()

@@ -19,8 +19,7 @@ from lakedex.config import TableConfig, keys
 from lakedex.engine import Engine
 from lakedex.errors import CommitConflict, InvalidInput, LakedexError
 from lakedex.filegroup import parse_data_file
-from lakedex.index.definition_files import DEFAULT_PATH, write_definitions
-from lakedex.index.definitions import IndexDefinition
+from lakedex.index.definitions import DEFAULT_PATH, IndexDefinition, write_definitions
 from lakedex.index.metadata_table import metadata_partition
 from lakedex.index.metadata_table.creation import (
     PartitionPlan,
@@ -34,7 +33,7 @@ from lakedex.storage import Storage
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import Action, load_table_config, update_properties
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.txn.metadata_rollback import GIVEN_UP
 from lakedex.write.build_survey import Survey, SurveyWants, survey
 from lakedex.write.context import WriteContext

@@ -12,7 +12,7 @@ from lakedex.index.kinds.bucket.resize import MiddlePolicy, ResizeLimits
 from lakedex.services.clustering.resizing import resize_buckets, run_resize, schedule_resize
 from lakedex.services.index_creating import create_index
 from lakedex.services.rolling_back import rollback_instant
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.upkeep.archiving import archive_table
 from lakedex.upkeep.cleaning import clean_table

@@ -15,7 +15,7 @@ from lakedex.index.written import CommitChanges
 from lakedex.services.clustering.scheduling import planned_groups
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, CommitMetadata, WriteStat
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.txn.lock import LockOptions
 from lakedex.txn.transaction import CommitScope, Transaction, TransactionOptions
 from lakedex.upkeep.cleaning import clean
@@ -39,6 +39,7 @@ from tests.simulation.world import Actor, World
 
 PATIENCE = TransactionOptions(LockOptions(poll_seconds=2.0))
 """As in life, but for the pause between two looks at a lock: each costs the simulation time."""
+HOSTS = ("host-0", "host-1")
 _PARTITIONS = ("p=a", "p=b")
 
 
@@ -214,4 +215,4 @@ def new_actor(world: World, name: str) -> Actor:
     dice = world.dice
     # Clocks that differ by more than a lease of the lock are beyond what any lock here bears.
     skew = dice.choice((0, 0, -300, 250, -12_000, 14_000, -90_000, 200_000))
-    return Actor(name, len(world.actors) + 1, f"host-{dice.randrange(2)}", skew)
+    return Actor(name, len(world.actors) + 1, HOSTS[dice.randrange(len(HOSTS))], skew)

@@ -15,8 +15,8 @@ from lakedex.txn.begin import locked_table
 from lakedex.txn.lock import open_lock
 from lakedex.txn.recovery import recover
 from lakedex.upkeep.archiving import archive_table
+from lakedex.upkeep.cleaning import clean_metadata_table
 from lakedex.upkeep.completion_order import newest_completed
-from lakedex.upkeep.metadata_cleaning import clean_metadata_table
 from lakedex.upkeep.savepoints import create_savepoint, delete_savepoint
 from lakedex.write.post_commit import _may_be_taken_back
 from lakedex.write.verbs import TableWriter
@@ -29,17 +29,17 @@ _FEW = {"hoodie.keep.min.commits": "1", "hoodie.keep.max.commits": "2"}
 
 
 def keep_often(
-    world: World, storage: SimStorage, model: Model, acts: Sequence[Act], times: int
+    world: World, storage: SimStorage, model: Any, acts: Sequence[Act], times: int
 ) -> None:
     """Some services, one after the other; that one is refused is part of life."""
     for _ in range(times):
         world.give_way(world.dice.uniform(0.01, 9.0))
         act = world.dice.choice(acts)
-        world.note(f"begins to {act.__name__[1:]}")
+        world.note(f"begins to {act.__name__.lstrip('_')}")
         try:
             act(world, storage, model)
         except (CommitConflict, InvalidInput, UnsupportedFeature, StorageError) as error:
-            world.note(f"{act.__name__[1:]} ends: {error}")
+            world.note(f"{act.__name__.lstrip('_')} ends: {error}")
 
 
 def clear_away(storage: SimStorage) -> None:
@@ -48,17 +48,20 @@ def clear_away(storage: SimStorage) -> None:
         recover(locked_table(_any(storage), lock, PATIENCE.heartbeat))
 
 
-def _save(world: World, storage: SimStorage, model: Model) -> None:
+def save(world: World, storage: SimStorage, model: Any) -> None:
+    """A savepoint of the newest commit."""
     create_savepoint(_address(storage), patience=PATIENCE)
 
 
-def _unsave(world: World, storage: SimStorage, model: Model) -> None:
+def unsave(world: World, storage: SimStorage, model: Any) -> None:
+    """One savepoint less."""
     saved = Snapshot.open(_any(storage)).timeline.savepoints()
     if saved:
         delete_savepoint(_address(storage), world.dice.choice(saved), patience=PATIENCE)
 
 
-def _restore(world: World, storage: SimStorage, model: Model) -> None:
+def restore(world: World, storage: SimStorage, model: Any) -> None:
+    """Back to a savepoint, or to any commit."""
     timeline = Snapshot.open(_any(storage)).timeline
     times = timeline.savepoints() or [each.requested_time for each in timeline.write_instants()]
     if not times:  # a rollback of the first write left nothing to go back to
@@ -66,7 +69,8 @@ def _restore(world: World, storage: SimStorage, model: Model) -> None:
     restore_table(_address(storage), world.dice.choice(times), engine=ENGINE, patience=PATIENCE)
 
 
-def _roll_back(world: World, storage: SimStorage, model: Model) -> None:
+def roll_back(world: World, storage: SimStorage, model: Any) -> None:
+    """Take the newest commit back."""
     newest = newest_completed(Snapshot.open(_any(storage)).timeline)
     if newest is None:
         return
@@ -74,11 +78,13 @@ def _roll_back(world: World, storage: SimStorage, model: Model) -> None:
     rollback_instant(_address(storage), newest.requested_time, engine=ENGINE, patience=PATIENCE)
 
 
-def _archive(world: World, storage: SimStorage, model: Model) -> None:
+def archive(world: World, storage: SimStorage, model: Any) -> None:
+    """Move old instants into the history."""
     archive_table(_address(storage), _FEW, patience=PATIENCE)
 
 
-def _compact_metadata(world: World, storage: SimStorage, model: Model) -> None:
+def compact_metadata(world: World, storage: SimStorage, model: Any) -> None:
+    """Compact the metadata table, as after a commit."""
     address = _address(storage)
     with open_lock(_any(storage), PATIENCE.lock) as lock:
         table = locked_table(_any(storage), lock, PATIENCE.heartbeat)
@@ -108,11 +114,11 @@ def _address(storage: SimStorage) -> Any:
     return SimAddress(storage)
 
 
-Act = Callable[[World, SimStorage, Model], None]
-_OFTEN: tuple[Act, ...] = (_save, _unsave, _plan_clustering, _run_clustering)
+Act = Callable[[World, SimStorage, Any], None]
+_OFTEN: tuple[Act, ...] = (save, unsave, _plan_clustering, _run_clustering)
 WAYS: tuple[tuple[Act, ...], ...] = (
-    (*_OFTEN, _restore, _restore, _roll_back),
-    (*_OFTEN, _archive, _compact_metadata, _compact_metadata),
+    (*_OFTEN, restore, restore, roll_back),
+    (*_OFTEN, archive, compact_metadata, compact_metadata),
 )
 """What the keepers of one table do. Never both: where the metadata table was compacted, a way back
 builds it anew, from files of real rows."""

@@ -7,15 +7,21 @@ import random
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from functools import cache, cached_property
 from typing import Any
 from unittest import mock
 
+from lakedex.filegroup import reading
+from lakedex.services.compaction import runner as compacting
+from lakedex.services.compaction import scheduling
 from lakedex.timeline import properties_file
-from lakedex.txn import heartbeat, restoring, rollback, rollback_files, store_clock, times
+from lakedex.txn import clocks, heartbeat, restoring, rollback, rollback_files, working_folders
 from lakedex.txn.lock import lease
 from lakedex.txn.process import ProcessId
-from lakedex.upkeep import archiving, cleaning, metadata_cleaning, savepoints
+from lakedex.upkeep import archiving, cleaning, savepoints
+from lakedex.write.handles import task
+from lakedex.write.resizing import running
 from tests.simulation import remembering
 from tests.simulation.world import SimThread, World
 
@@ -28,12 +34,13 @@ def living_in(world: World) -> Iterator[None]:
     clock, threads = _Clock(world), _Threads(world)
     names = random.Random(world.seed)
     stand_ins: list[tuple[Any, str, Any]] = [
-        *((module, "time", clock) for module in (lease, store_clock, times)),
-        *((module, "threading", threads) for module in (lease, heartbeat, times)),
+        *((module, "time", clock) for module in (lease, clocks)),
+        *((module, "threading", threads) for module in (lease, heartbeat, clocks)),
         *((module, "time", clock) for module in (rollback, restoring, properties_file)),
-        *((module, "time", clock) for module in (cleaning, metadata_cleaning, archiving)),
-        (savepoints, "time", clock),
-        (rollback_files, "ThreadPoolExecutor", _OneByOne),
+        *((module, "time", clock) for module in (cleaning, archiving)),
+        *((module, "time", clock) for module in (savepoints, working_folders, scheduling, task)),
+        *((module, "ThreadPoolExecutor", _OneByOne) for module in (rollback_files, reading)),
+        *((module, "secrets", _Secrets(names)) for module in (compacting, running)),
         (uuid, "uuid4", lambda: uuid.UUID(int=names.getrandbits(128), version=4)),
         (ProcessId, "current", lambda: _process(world)),
         (ProcessId, "is_surely_dead", lambda of: _is_surely_dead(world, of)),
@@ -84,9 +91,26 @@ class _Clock:
         """One that is never off."""
         return self._world.now
 
+    def time(self) -> float:
+        """The clock on the wall, in seconds."""
+        return self._world.wall_ms() / 1000
+
+    perf_counter = monotonic
+
     def sleep(self, seconds: float) -> None:
         """Let others go on."""
         self._world.give_way(seconds)
+
+
+class _Secrets:
+    """What is used of `secrets`."""
+
+    def __init__(self, names: random.Random) -> None:
+        self._names = names
+
+    def randbelow(self, end: int) -> int:
+        """A number that follows from the seed."""
+        return self._names.randrange(end)
 
 
 class _Threads:
@@ -175,3 +199,9 @@ class _OneByOne:
     def map(self, work: Callable[[Any], Any], tasks: Iterable[Any]) -> list[Any]:
         """All of it, in order."""
         return [work(task) for task in tasks]
+
+    def submit(self, work: Callable[..., Any], *args: Any) -> Future[Any]:
+        """At once."""
+        done: Future[Any] = Future()
+        done.set_result(work(*args))
+        return done

@@ -9,7 +9,7 @@ from functools import cache, partial
 from lakedex.index.metadata_table import reader
 from lakedex.services.clustering.scheduling import pending_clusterings
 from lakedex.table import Snapshot
-from lakedex.txn.places import HEARTBEATS, MARKERS, SPILL, WRITERS
+from lakedex.txn.working_folders import HEARTBEATS, MARKERS, SPILL, WRITERS
 from lakedex.upkeep import cleaning
 from tests.simulation.actors import Writing, clean_often, new_actor, read_often
 from tests.simulation.keepers import WAYS, clear_away, keep_often
@@ -29,7 +29,7 @@ from tests.simulation.world import Actor, World
 NO_FAULTS = Faults()
 KINDS = len(fields(Faults))
 _ONE_KIND = 0.3
-_LONG = 1000.0
+LONG = 1000.0
 """Seconds after which nobody takes a silent writer for alive."""
 
 
@@ -44,9 +44,9 @@ def run_schedule(seed: int) -> World:
         Broken: something is lost, doubled or left over; the message ends with what happened.
     """
     world = World(seed)
-    world.now = _LONG
+    world.now = LONG
     blobs, model = first_table()
-    cleaning.forget_looks(SimStorage(world, blobs, NO_FAULTS))  # type: ignore[arg-type]
+    cleaning.forget_scans(SimStorage(world, blobs, NO_FAULTS))  # type: ignore[arg-type]
     # What an earlier schedule has found out about files of the same names.
     reader._WHOLE_BASES.clear()
     reader._NOT_WRITTEN.clear()
@@ -54,7 +54,7 @@ def run_schedule(seed: int) -> World:
         with living_in(world):
             is_cleaned = _play(world, blobs, model)
         after = World(seed + 1)
-        after.now, after.actors = world.now + _LONG, []
+        after.now, after.actors = world.now + LONG, []
         with living_in(after):
             _settle(after, blobs, model, is_cleaned=is_cleaned)
     except Exception as error:
@@ -82,7 +82,7 @@ def _first_write() -> tuple[dict[str, Blob], dict[str, Effect]]:
 def _play(world: World, blobs: dict[str, Blob], model: Model) -> bool:
     """Let all actors do their work, and answer whether one of them removed files."""
     dice = world.dice
-    faults = _draw_faults(world)
+    faults = drawn_faults(world)
     for number in range(dice.choice((2, 2, 3, 4))):
         _add_writer(world, blobs, model, faults, f"writer-{number}", dice.choice((1, 2)))
     is_cleaned = dice.random() < 0.4
@@ -105,7 +105,7 @@ def _play(world: World, blobs: dict[str, Blob], model: Model) -> bool:
     return is_cleaned
 
 
-def _draw_faults(world: World) -> Faults:
+def drawn_faults(world: World) -> Faults:
     """Some kinds of trouble and the others not, or very much of one."""
     dice = world.dice
     if dice.random() < _ONE_KIND:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.errors import AlreadyExists, InvalidInput, StorageError
+from lakedex.errors import AlreadyExists, CommitConflict, InvalidInput, StorageError
 from lakedex.filegroup.names import base_file_name, log_file_name
 from lakedex.format.avro import METADATA_RECORD_SCHEMA
 from lakedex.format.hfile import HFileOptions, write_hfile
@@ -28,9 +28,8 @@ from lakedex.format.logfile import (
     encode_block,
     encode_delete_content,
 )
-from lakedex.index.metadata_table.change import Change
 from lakedex.index.metadata_table.hashing import shards_of
-from lakedex.index.metadata_table.partitions import MetadataPartition
+from lakedex.index.metadata_table.partitions import Change, MetadataPartition
 from lakedex.keys import escape_path_value
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import Timeline, load_table_config
@@ -155,11 +154,19 @@ def write_base(storage: Storage, partition: str, instant: str, change: GroupChan
 
 
 def publish(storage: Storage, path: str, data: bytes | memoryview) -> int:
-    """Create a file unless another attempt was first; answer its size."""
+    """Create a file unless another attempt was first; answer its size.
+
+    Raises:
+        CommitConflict: what is there is of a run that was given up, whose last request came late.
+    """
     try:
         storage.create(path, data)
     except AlreadyExists:
-        return storage.size(path)
+        if storage.size(path) != len(data) or storage.read(path) != data:
+            raise CommitConflict(
+                f"{storage.root}/{path} is of an earlier run of the same instant, which other "
+                "writers have rolled back; run it again"
+            ) from None
     return len(data)
 
 

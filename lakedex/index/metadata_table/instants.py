@@ -19,7 +19,7 @@ from lakedex.index.metadata_table.exactness import NotedFiles, exact_note
 from lakedex.index.metadata_table.group_files import GroupFile
 from lakedex.index.metadata_table.partitions import metadata_partition, no_groups
 from lakedex.keys import unescape_path_value
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.storage.paths import split
 from lakedex.storage.protocol import FileInfo, FileList, Storage
 from lakedex.timeline import (
@@ -101,13 +101,19 @@ class MetadataStore:
 
     def discard(self, time: str, action: Action) -> None:
         """Remove a pending instant with all files that it wrote."""
+        self.delete_files(time)
         for partition in self.partitions():
-            for name in self.files_of(partition):
+            self.storage.remove_leftovers(partition)
+        self.forget(time, action)
+
+    def delete_files(self, time: str) -> None:
+        """Remove the files of an instant."""
+        for partition in self.partitions() if self.listed is None else self.listed:
+            # There may be many, and mostly none has the time in its name.
+            for name in (each for each in self.files_of(partition) if time in each):
                 parsed = parse_data_file(name, 0)
                 if parsed is not None and parsed.instant_time == time:
                     self.storage.delete(f"{partition}/{name}")
-            self.storage.remove_leftovers(partition)
-        self.forget(time, action)
 
     def forget(self, time: str, action: Action) -> None:
         """Remove the timeline files of a pending instant."""

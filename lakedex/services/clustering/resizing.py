@@ -32,8 +32,8 @@ from lakedex.txn.heartbeat import SignsOfLife
 from lakedex.txn.lock import open_lock
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
-from lakedex.txn.scratch import Scratch
 from lakedex.txn.transaction import Transaction
+from lakedex.txn.working_folders import Scratch
 from lakedex.write.layout.order import RowOrder, column_names
 from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.operation import CLUSTER
@@ -44,14 +44,15 @@ from lakedex.write.resizing.planning import (
     RingTable,
     find_resizes,
     named_policy,
+    resize_limits,
     resize_of_group,
     still_holds,
 )
 from lakedex.write.resizing.running import slices_of_plan, write_resizes
 from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.rows import KEY
-from lakedex.write.target import StoredSchema, WriteSchema
 from lakedex.write.verbs import TableWriter
+from lakedex.write.write_schema import StoredSchema, WriteSchema
 from lakedex.write.write_target import Target, write_context
 
 log = logging.getLogger("lakedex")
@@ -113,7 +114,8 @@ def schedule_resize(
     """
     target = writer.target()
     storage, patience = target.address.open(), target.patience
-    found = _find(target, limits or _limits(target), policy, scope)
+    limits = limits or resize_limits(target.options.max_file_size, target.options.resizing)
+    found = _find(target, limits, policy, scope)
     if not found:
         return None
     with open_lock(storage, patience.lock) as lock:
@@ -251,14 +253,6 @@ def _find(
         bounds=ResizeBounds(options.most_bytes, options.most_partitions),
         policy=policy or named_policy(options.policy, buckets.options.engine),
     )
-
-
-def _limits(target: Target) -> ResizeLimits:
-    options = target.options.resizing
-    limits = ResizeLimits.of(
-        target.options.max_file_size, split=options.split_threshold, merge=options.merge_threshold
-    )
-    return replace(limits, least=options.least or limits.least, most=options.most or limits.most)
 
 
 def _writes_of_others(table: LockedTable, timeline: Timeline) -> list[str]:

@@ -34,7 +34,7 @@ from lakedex.index.registry import (
     is_named_index,
     metadata_kind,
 )
-from lakedex.index.repair import FilesMade, FilesRepaired
+from lakedex.index.verification.check import FilesMade, FilesRepaired
 from lakedex.index.verification.findings import Problem, ProblemKind
 from lakedex.services.file_index_creating import rebuild_file_index, repair_file_index
 from lakedex.services.index_creating import build_index, rebuilt_index, refresh_index
@@ -63,8 +63,8 @@ from lakedex.txn.metadata_rollback import drop_metadata
 from lakedex.txn.recovery import recover
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.write import operation as kinds
-from lakedex.write.holding import locked
 from lakedex.write.verbs import TableWriter
+from lakedex.write.write_target import locked
 
 FILES = Kind.FILES.value
 _KNOWN_TO_NOBODY = (

@@ -12,6 +12,7 @@ from lakedex.index.kinds.bucket.ring import (
     PARTITION_KEY,
     HashNode,
     HashRing,
+    NodeTag,
     nodes_of_plan,
 )
 from lakedex.table import Snapshot
@@ -90,6 +91,18 @@ def leaving_buckets(timeline: Timeline, ring: HashRing) -> dict[str, str]:
             continue
         values = {node.value for node in nodes}
         found.update({node.file_id: instant for node in ring.nodes if node.value in values})
+    return found
+
+
+def planned_changes(timeline: Timeline, ring: HashRing) -> list[tuple[str, tuple[int, ...], int]]:
+    """The groups of pending resizes: the instant, the buckets, how many take their place."""
+    found = []
+    for instant, partition, nodes in _planned(timeline):
+        values = {node.value for node in nodes}
+        numbers = tuple(n for n, node in enumerate(ring.nodes) if node.value in values)
+        if partition == ring.partition and numbers:
+            kept = sum(node.tag is not NodeTag.DELETE for node in nodes)
+            found.append((instant, numbers, kept))
     return found
 
 

@@ -8,16 +8,17 @@ the lock what of it is still true.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
 
 import numpy as np
 
-from lakedex.config.bucket_options import BucketEngineType, BucketOptions
+from lakedex.config.bucket_options import BucketEngineType, BucketOptions, ResizeOptions
 from lakedex.engine import Engine
 from lakedex.errors import CorruptFile, InvalidInput
-from lakedex.filegroup import FileSlice, ReadContext, read_slice
+from lakedex.filegroup import FileSlice, FileSliceId, ReadContext, read_slice
 from lakedex.filegroup.context import RECORD_KEY
 from lakedex.index.kinds.bucket.engine import RingEngine, bucket_engine
 from lakedex.index.kinds.bucket.hashes import Hashes, hash_keys, ring_hashes
@@ -126,6 +127,33 @@ def named_policy(name: str, engine: BucketEngineType) -> ResizePolicy:
     return POLICIES[PolicyName(name)]
 
 
+def resize_limits(max_file_size: int, options: ResizeOptions) -> ResizeLimits:
+    """When buckets are split and merged, as options say it.
+
+    Example:
+        >>> resize_limits(1000, ResizeOptions(most=8)).split_above
+        2000
+    """
+    limits = ResizeLimits.of(
+        max_file_size, split=options.split_threshold, merge=options.merge_threshold
+    )
+    return replace(limits, least=options.least or limits.least, most=options.most or limits.most)
+
+
+HashSampler: TypeAlias = Callable[[Sequence[FileSlice]], list[Hashes]]
+"""Reads the hashes of the keys of some file slices, each in order."""
+
+
+@dataclass(frozen=True)
+class DueResizes:
+    """The changes that are due in some partitions."""
+
+    taken: tuple[tuple[PlannedChange, BucketResize], ...]
+    """As many as one schedule takes on."""
+    waiting: Mapping[str, frozenset[int]]
+    """By partition the other buckets that are too large, or would be merged."""
+
+
 def find_resizes(
     engine: Engine,
     facts: WriteContext,
@@ -143,11 +171,31 @@ def find_resizes(
     pending compaction has.
 
     """
-    rings = {each: _Partition.of(snapshot, table, each) for each in _free(snapshot, partitions)}
-    large = _bounded(_too_large(rings.values(), policy, limits), bounds)
+
+    def sample(slices: Sequence[FileSlice]) -> list[Hashes]:
+        tasks = [_HashTask(facts, table.options.fields, each) for each in slices]
+        return engine.map("read the keys of large buckets", sample_hashes, tasks)
+
+    rings = ring_partitions(snapshot, table, unchanged_partitions(snapshot, partitions))
+    due = due_resizes(rings, limits, sample, bounds=bounds, policy=policy)
+    return [resize for _, resize in due.taken]
+
+
+def due_resizes(
+    rings: Mapping[str, RingPartition],
+    limits: ResizeLimits,
+    sample: HashSampler,
+    *,
+    bounds: ResizeBounds,
+    policy: ResizePolicy,
+) -> DueResizes:
+    """The changes of some partitions, which no pending clustering is at work on."""
+    too_large = list(_too_large(rings.values(), policy, limits))
+    large = _bounded(too_large, bounds)
     hashes: dict[tuple[str, int], Hashes] = {}
-    if policy.needs_hashes:
-        hashes = _sampled(engine, facts, table, rings, large)
+    if policy.needs_hashes and large:
+        slices = [rings[partition].slices[number] for partition, number in large]
+        hashes = dict(zip(large, sample(slices), strict=True))
     found = []
     for partition, own in rings.items():
         sizes = own.sizes_without([n for p, n in large if p == partition], policy, limits)
@@ -156,19 +204,30 @@ def find_resizes(
             slices = [own.slices[n] for n in change.numbers if n in own.slices]
             if slices:
                 resize = BucketResize(partition, own.ring.sequence, tuple(slices), change.children)
-                found.append((PlannedChange(partition, change, _bytes(slices)), resize))
-    resizes = {id(planned): resize for planned, resize in found}
+                found.append((PlannedChange(partition, change, base_bytes(slices)), resize))
+    resizes = {id(planned): (planned, resize) for planned, resize in found}
     taken = within_bounds(
         [planned for planned, _ in found], bounds.most_bytes, bounds.most_partitions
     )
-    return [resizes[id(each)] for each in taken]
+    chosen = {id(each) for each in taken}
+    waiting: dict[str, set[int]] = defaultdict(set)
+    for _, partition, number in too_large:
+        if (partition, number) not in large:
+            waiting[partition].add(number)
+    for planned, _ in found:
+        if id(planned) not in chosen:
+            waiting[planned.partition].update(planned.change.numbers)
+    return DueResizes(
+        tuple(resizes[id(each)] for each in taken),
+        {partition: frozenset(numbers) for partition, numbers in waiting.items()},
+    )
 
 
 def still_holds(snapshot: Snapshot, table: RingTable, found: BucketResize) -> BucketResize | None:
     """A change with the file slices as they are now; None where the partition is another one."""
-    if not _free(snapshot, [found.partition]):
+    if not unchanged_partitions(snapshot, [found.partition]):
         return None
-    now = _Partition.of(snapshot, table, found.partition)
+    now = ring_partitions(snapshot, table, [found.partition])[found.partition]
     if now.ring.sequence != found.sequence:
         return None
     slices = {each.id: each for each in now.slices.values()}
@@ -197,23 +256,31 @@ def resize_of_group(group: ClusteringGroup, slices: Iterable[FileSlice], plan: s
 
 
 @dataclass(frozen=True)
-class _Partition:
+class RingPartition:
     """The buckets of a partition with their file slices."""
 
     name: str
     ring: HashRing
     slices: Mapping[int, FileSlice]
+    """By the number of the bucket; empty buckets have none."""
     sizes: tuple[BucketSize, ...]
 
     @classmethod
-    def of(cls, snapshot: Snapshot, table: RingTable, partition: str) -> _Partition:
-        own = [each for each in snapshot.slices if each.partition == partition]
+    def of(
+        cls,
+        table: RingTable,
+        partition: str,
+        own: Sequence[FileSlice],
+        closed: Collection[FileSliceId],
+    ) -> RingPartition:
+        """The buckets with some file slices, of which a pending service has closed some."""
         ring = table.engine.buckets(partition, own).ring
         numbers = {node.file_id: number for number, node in enumerate(ring.nodes)}
         slices = {numbers[each.file_id]: each for each in own}
-        closed = pending_groups(snapshot.timeline)
         sizes = tuple(
-            BucketSize(number, _bytes([slices[number]]), is_free=slices[number].id not in closed)
+            BucketSize(
+                number, base_bytes([slices[number]]), is_free=slices[number].id not in closed
+            )
             if number in slices
             else BucketSize(number, 0)
             for number in range(len(ring.nodes))
@@ -231,7 +298,24 @@ class _Partition:
         ]
 
 
-def _free(snapshot: Snapshot, partitions: Iterable[str]) -> list[str]:
+def ring_partitions(
+    snapshot: Snapshot, table: RingTable, partitions: Iterable[str]
+) -> dict[str, RingPartition]:
+    """The buckets of some partitions.
+
+    Raises:
+        CorruptFile: hashing metadata cannot be read.
+        IndexUnusable: file groups are not those of the hashing metadata.
+    """
+    slices: dict[str, list[FileSlice]] = {each: [] for each in partitions}
+    for each in snapshot.slices:
+        if each.partition in slices:
+            slices[each.partition].append(each)
+    closed = pending_groups(snapshot.timeline)
+    return {name: RingPartition.of(table, name, own, closed) for name, own in slices.items()}
+
+
+def unchanged_partitions(snapshot: Snapshot, partitions: Iterable[str]) -> list[str]:
     """The partitions that no pending clustering is at work on.
 
     Two versions of a ring count in the order of their instants, so that of two resizes at once the
@@ -241,7 +325,7 @@ def _free(snapshot: Snapshot, partitions: Iterable[str]) -> list[str]:
     return [each for each in partitions if each not in held]
 
 
-def _bytes(slices: Iterable[FileSlice]) -> int:
+def base_bytes(slices: Iterable[FileSlice]) -> int:
     """About the bytes of the rows of some slices in base files."""
     total = 0.0
     for each in slices:
@@ -251,7 +335,7 @@ def _bytes(slices: Iterable[FileSlice]) -> int:
 
 
 def _too_large(
-    partitions: Iterable[_Partition], policy: ResizePolicy, limits: ResizeLimits
+    partitions: Iterable[RingPartition], policy: ResizePolicy, limits: ResizeLimits
 ) -> Iterator[tuple[int, str, int]]:
     for own in partitions:
         for each in policy.too_large(own.sizes, limits):
@@ -279,27 +363,16 @@ class _HashTask:
     slice: FileSlice
 
 
-def _sampled(
-    engine: Engine,
-    facts: WriteContext,
-    table: RingTable,
-    rings: Mapping[str, _Partition],
-    large: Sequence[tuple[str, int]],
-) -> dict[tuple[str, int], Hashes]:
-    tasks = [
-        _HashTask(facts, table.options.fields, rings[partition].slices[number])
-        for partition, number in large
-    ]
-    answers = engine.map("read the keys of large buckets", sample_hashes, tasks)
-    return dict(zip(large, answers, strict=True))
-
-
 def sample_hashes(task: _HashTask) -> Hashes:
+    """As `slice_hashes`, for a worker."""
+    return slice_hashes(task.facts.read_context(), task.fields, task.slice)
+
+
+def slice_hashes(context: ReadContext, fields: Sequence[str], file_slice: FileSlice) -> Hashes:
     """The hashes of the keys of a bucket in order, evenly thinned out where they are many."""
-    context: ReadContext = task.facts.read_context()
     parts = [
-        ring_hashes(hash_keys(context.record_keys(rows), task.fields))
-        for rows in read_slice(context, task.slice, [RECORD_KEY])
+        ring_hashes(hash_keys(context.record_keys(rows), fields))
+        for rows in read_slice(context, file_slice, [RECORD_KEY])
     ]
     hashes = np.sort(np.concatenate(parts)) if parts else np.zeros(0, dtype=np.uint32)
     step = max(1, -(-len(hashes) // _SAMPLED))

@@ -34,15 +34,13 @@ from lakedex.write.commit import CommittedBuckets, Outcome
 from lakedex.write.context import WriteContext
 from lakedex.write.handles.task import write_groups
 from lakedex.write.handles.work import TaskResult, WriteTask
-from lakedex.write.layout.arranging import spread
-from lakedex.write.layout.order import RowOrder
-from lakedex.write.layout.parts import Part
-from lakedex.write.layout.ranks import Ints
+from lakedex.write.layout.arranging import Part, spread
+from lakedex.write.layout.order import Ints, RowOrder
 from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.resizing.planning import BucketResize, RingTable
 from lakedex.write.result import StepClock
 from lakedex.write.rows import KEY
-from lakedex.write.target import StoredSchema, WriteSchema
+from lakedex.write.write_schema import StoredSchema, WriteSchema
 from lakedex.write.write_target import Target, write_context
 
 _RUNS: Final = 1 << 30

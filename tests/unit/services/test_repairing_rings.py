@@ -18,7 +18,7 @@ from lakedex.index.kinds.bucket.ring import HashRing
 from lakedex.services.clustering.resizing import resize_buckets, run_resize, schedule_resize
 from lakedex.services.inline import writer_with_services
 from lakedex.services.repairing import repair_table
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.upkeep.archiving import archive_table
 from lakedex.upkeep.cleaning import clean_table
 from lakedex.write.row_source import ArrowRowSource

@@ -17,7 +17,7 @@ from lakedex.services.inline import writer_with_services
 from lakedex.services.repairing import repair_table
 from lakedex.services.rescaling import rescale_buckets
 from lakedex.services.rolling_back import rollback_instant
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.upkeep.archiving import archive_table
 from lakedex.upkeep.cleaning import clean_table
 from lakedex.write.verbs import TableWriter

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
 
 from lakedex.engine import LocalEngine
+from lakedex.index.metadata_table.instants import MetadataStore
 from lakedex.services.clustering.resizing import (
     pending_resizes,
     resize_buckets,
@@ -15,7 +17,7 @@ from lakedex.services.clustering.resizing import (
 )
 from lakedex.services.inline import writer_with_services
 from lakedex.services.rolling_back import rollback_instant
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.write.resizing import ResizeLimits
 from tests.support.bucket_checks import check_same, content_of, rings_of, snapshot_of
 from tests.support.killing import changes_of, finish_killed
@@ -126,6 +128,35 @@ def test_taking_back_that_dies_is_finished(planned, tmp_path):
 def _undo(path: str) -> None:
     done = snapshot_of(path).timeline.write_instants()[-1].requested_time
     rollback_instant(StorageAddress.of(path), done)
+
+
+@pytest.mark.parametrize("comes", ["before the run", "beside the run"])
+def test_a_late_file_of_a_run_that_was_taken_back_is_not_of_the_next_run(
+    comes, planned, monkeypatch
+):
+    """A process that slept while its run was taken back makes one more file of the listing."""
+    before, rings = content_of(planned), rings_of(planned)
+    (instant,) = pending_resizes(snapshot_of(planned).timeline)
+    folder = Path(planned, ".hoodie/metadata/files")
+    late = folder / f".files-0000-0_{instant}.log.1_0-0-0"
+    data = next(folder.glob(".files-0000-0_*.log.*")).read_bytes()
+    real = MetadataStore.begin
+    if comes == "before the run":
+        late.write_bytes(data)
+    else:
+
+        def begin(self, *args):
+            if not late.exists() and not comes_again:
+                late.write_bytes(data)
+                comes_again.append(late)
+            return real(self, *args)
+
+        comes_again: list[Path] = []
+        monkeypatch.setattr(MetadataStore, "begin", begin)
+    run(planned)
+    assert late.read_bytes() != data
+    assert rings_of(planned) != rings
+    check_same(planned, before)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])

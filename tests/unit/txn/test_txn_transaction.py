@@ -11,8 +11,8 @@ import lakedex
 from lakedex.errors import CommitConflict, StorageError, TableNotFound, UnsupportedFeature
 from lakedex.filegroup import FileSliceId
 from lakedex.storage import open_storage
-from lakedex.storage.address import StorageAddress
 from lakedex.storage.local import LocalStorage
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import (
     Action,
@@ -249,6 +249,23 @@ def test_a_write_that_others_rolled_back_cannot_commit(table: Path) -> None:
     (table / f".hoodie/timeline/{transaction.instant}.commit.requested").unlink()
     with pytest.raises(CommitConflict, match="another writer rolled it back"):
         transaction.commit(lambda _: CommitMetadata(), touched=())
+
+
+def test_a_late_file_of_a_write_that_others_rolled_back_goes_when_it_gives_up(table: Path) -> None:
+    """Once the timeline of the metadata table begins after it, it would count as committed."""
+    transaction = begin(table)
+    transaction.start_writing()
+    late = table / f".hoodie/metadata/files/.files-0000-0_{transaction.instant}.log.1_0-0-0"
+
+    def prepare(scope):
+        (table / transaction.inflight_path).unlink()
+        (table / f".hoodie/timeline/{transaction.instant}.commit.requested").unlink()
+        late.write_bytes(b"late")
+        raise CommitConflict("the lock was lost")
+
+    with pytest.raises(CommitConflict, match="the lock was lost"):
+        transaction.commit(prepare, touched=())
+    assert not late.exists()
 
 
 def test_a_write_that_others_begin_to_roll_back_cannot_commit(table: Path) -> None:

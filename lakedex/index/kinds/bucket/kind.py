@@ -9,7 +9,7 @@ from lakedex.index.contract import StoredTable
 from lakedex.index.kinds.bucket.listing import list_bucket_index
 from lakedex.index.kinds.bucket.lookup import BucketLookup
 from lakedex.index.metadata_kind import MetadataIndexKind
-from lakedex.index.repair import FilesMade, FilesRepaired
+from lakedex.index.verification.check import FilesMade, FilesRepaired
 from lakedex.index.verification.findings import Problem
 
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.config import keys
-from lakedex.config.bucket_properties import STORED_COUNTS
+from lakedex.config.bucket_options import STORED_COUNTS
 from lakedex.errors import (
     AlreadyExists,
     CorruptFile,

@@ -45,7 +45,7 @@ from lakedex.index.kinds.bucket.ring import (
     nodes_of_plan,
 )
 from lakedex.index.kinds.bucket.table import BucketSource, load_bucket_table
-from lakedex.index.repair import FilesMade, FilesRepaired
+from lakedex.index.verification.check import FilesMade, FilesRepaired
 from lakedex.index.verification.findings import Problem
 from lakedex.storage.paths import join
 from lakedex.timeline import (

@@ -14,6 +14,7 @@ A plan of any of them has the form of Hudi's: the children of a group of buckets
 
 from __future__ import annotations
 
+import math
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -248,6 +249,35 @@ POLICIES: Final[Mapping[PolicyName, ResizePolicy]] = {
     PolicyName.RECORDS: RecordsPolicy(),
     PolicyName.MIDDLE: MiddlePolicy(),
 }
+
+
+def rescaled_count(sizes: Sequence[int], limits: ResizeLimits) -> int | None:
+    """How many buckets a partition with a fixed number of them should have; None for as many.
+
+    One number is right for all buckets, so that their mean size decides, by the limits from which a
+    bucket of a ring would be split or merged. A power of two, so that partitions of about one size
+    get the same number.
+
+    Args:
+        sizes: About the bytes of each bucket in a base file, empty ones included.
+        limits: When buckets are split and merged.
+
+    Example:
+        >>> limits = ResizeLimits.of(1000, split=2.0, merge=0.2)
+        >>> rescaled_count([3000] * 4, limits), rescaled_count([1500] * 4, limits)
+        (16, None)
+        >>> rescaled_count([100] * 16, limits)
+        2
+    """
+    count, total = len(sizes), sum(sizes)
+    mean = total / max(1, count)
+    if not total or limits.merge_below <= mean <= limits.split_above:
+        return None
+    wanted = total / max(1, int(limits.target_bytes * _FILL))
+    found = 2 ** max(0, round(math.log2(wanted)))
+    found = min(max(found, limits.least), limits.most)
+    is_better = found > count if mean > limits.split_above else found < count
+    return found if is_better else None
 
 
 def split_points(hashes: Hashes, begin: int, value: int, ways: int) -> list[int]:

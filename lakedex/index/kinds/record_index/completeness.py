@@ -12,12 +12,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from lakedex.errors import CorruptFile, LakedexError
+from lakedex.errors import LakedexError
 from lakedex.filegroup import Amount, FileSlice, count_rows_of
+from lakedex.filegroup.reading import base_row_count
 from lakedex.index.contract import IndexedTable
 from lakedex.index.cost import count_seconds, lookup_seconds, round_trip_seconds
 from lakedex.index.file_bounds import slice_files
@@ -115,7 +114,7 @@ def _plain_rows(table: IndexedTable, slices: list[FileSlice]) -> int:
     counts = _counts_from_stats(table, slices)
     missing = np.flatnonzero(counts < 0).tolist()
     for position in missing:
-        counts[position] = _footer_rows(table, slices[position])
+        counts[position] = base_row_count(table.read, slices[position])
     return int(counts.sum())
 
 
@@ -135,14 +134,3 @@ def _counts_from_stats(
     places = pc.index_in(keys, value_set=found["key"].combine_chunks())
     taken = values.take(places).fill_null(-1)
     return taken.to_numpy(zero_copy_only=False).astype(np.int64)
-
-
-def _footer_rows(table: IndexedTable, file_slice: FileSlice) -> int:
-    if file_slice.base is None:
-        return 0
-    path = file_slice.path_of(file_slice.base.name)
-    try:
-        with table.read.storage.open_parquet_input(path, file_slice.base.size_bytes) as handle:
-            return int(pq.read_metadata(handle).num_rows)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise CorruptFile(path, 0, expected="a Parquet footer", actual=error) from error
