@@ -23,6 +23,7 @@ _LIMITS: Final = (1 << 12, 10**6, 10**8)
 """Bucket numbers below a limit are counted: usual ones, many buckets, all that have 8 digits."""
 _LEAST_CHANCE: Final = 1e-6
 _OF_NAME: Final = "3"
+_RING_SUFFIX: Final = "-0"
 
 
 def are_bucket_ids(file_ids: Iterable[str]) -> bool:
@@ -63,14 +64,18 @@ def begins_with_number(file_id: str) -> bool:
     return found is not None and found[1].isdigit()
 
 
-def is_name_uuid(file_id: str) -> bool:
+def is_ring_id(file_id: str) -> bool:
     """Whether a file id was computed from a name, as of a partition and a range of hash values.
 
+    One that begins with a number may be of the engine SIMPLE, and counts as none.
+
     Example:
-        >>> is_name_uuid("0fc23cdb-2778-367b-b4cb-a5fe650a3679-0")
+        >>> is_ring_id("0fc23cdb-2778-367b-b4cb-a5fe650a3679-0")
         True
-        >>> is_name_uuid("70112233-6ddb-4dff-83ee-36af5292a301-0")
+        >>> is_ring_id("70112233-6ddb-4dff-83ee-36af5292a301-0")
         False
     """
-    found = _FILE_ID.match(file_id)
-    return found is not None and found[2] == _OF_NAME
+    found = _FILE_ID.fullmatch(file_id.removesuffix(_RING_SUFFIX))
+    if found is None or not file_id.endswith(_RING_SUFFIX):
+        return False
+    return found[2] == _OF_NAME and not found[1].isdigit()

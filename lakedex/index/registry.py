@@ -251,9 +251,16 @@ def discard_buckets(storage: Storage, timeline: Timeline, instant: str) -> None:
         discard_partition_counts(storage, instant)
 
 
-def stored_bucket_settings(storage: Storage, timeline: Timeline) -> dict[str, str]:
-    """The numbers of buckets as they are stored for all engines: settings, by Hudi's names."""
-    found = load_partition_counts(storage, timeline)
+def stored_bucket_settings(
+    storage: Storage, timeline: Timeline, kept: Mapping[str, str]
+) -> dict[str, str]:
+    """The numbers of buckets as they are stored for all engines: settings, by Hudi's names.
+
+    Raises:
+        CorruptFile: they cannot be read, or are not those that the table keeps.
+        IndexUnusable: the newest ones are missing.
+    """
+    found = load_partition_counts(storage, timeline, kept)
     if found is None:
         return {}
     return {

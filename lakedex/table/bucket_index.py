@@ -8,6 +8,7 @@ group creates a duplicate key. What such a table shows:
 * `.hoodie/.bucket_index/partition_bucket_index_meta`: bucket counts by partition (engine SIMPLE);
 * file ids of the engine SIMPLE: a UUID whose first 8 characters are the bucket number, zero-padded
   (`00000003-6ddb-4dff-83ee-36af5292a301-0`);
+* file ids of a first ring: UUIDs of a name, which no other table has;
 * a clustering plan that resizes a ring: its groups name the nodes that take their place.
 
 Random UUIDs begin with decimal digits too, so file ids count only where their number of low bucket
@@ -25,7 +26,7 @@ from lakedex.config import keys
 from lakedex.config.bucket_options import BucketEngineType
 from lakedex.config.write_index import bucket_options
 from lakedex.errors import CorruptFile, FileMissing
-from lakedex.filegroup.bucket_ids import are_bucket_ids, begins_with_number
+from lakedex.filegroup.bucket_ids import are_bucket_ids, begins_with_number, is_ring_id
 from lakedex.storage import split
 from lakedex.table.snapshot import Snapshot
 from lakedex.timeline import Action, Instant, Timeline
@@ -65,7 +66,15 @@ def find_bucket_index(snapshot: Snapshot) -> BucketIndex | None:
         return BucketIndex(BucketEngineType.SIMPLE, _folder_of(folders))
     for name in bucket_options(snapshot.config.raw):
         return BucketIndex(BucketEngineType.SIMPLE, f"the property {name}")
-    bucket_id = _bucket_file_id(snapshot)
+    file_ids = _newest_file_ids(snapshot)
+    ring_id = next((each for each in file_ids or () if is_ring_id(each)), None)
+    if ring_id is not None:
+        # Its hashing metadata are lost.
+        return BucketIndex(BucketEngineType.CONSISTENT_HASHING, f"file ids such as {ring_id}")
+    resized = _newest_resize(snapshot.timeline)
+    if resized is not None:
+        return BucketIndex(BucketEngineType.CONSISTENT_HASHING, f"the resize {resized}")
+    bucket_id = _bucket_file_id(snapshot, file_ids)
     if bucket_id is None:
         return None
     return BucketIndex(BucketEngineType.SIMPLE, f"file ids such as {bucket_id}")
@@ -91,9 +100,20 @@ def is_resize(timeline: Timeline, instant: Instant) -> bool:
     return plan is not None and _resizes(plan)
 
 
-def _bucket_file_id(snapshot: Snapshot) -> str | None:
-    """A file id that names a bucket, if the table's file ids do."""
-    file_ids = _newest_file_ids(snapshot)
+def _newest_resize(timeline: Timeline) -> str | None:
+    """The newest completed clustering, if it resized a ring."""
+    replaces = [each for each in timeline.write_instants() if each.action is Action.REPLACECOMMIT]
+    clusterings = (
+        each for each in reversed(replaces) if timeline.commit_summary(each).is_clustering
+    )
+    newest = next(clusterings, None)
+    if newest is None or not is_resize(timeline, newest):
+        return None
+    return newest.requested_time
+
+
+def _bucket_file_id(snapshot: Snapshot, file_ids: list[str] | None) -> str | None:
+    """A file id that names a bucket, if the table's file ids do; `file_ids` are the newest ones."""
     if file_ids is not None and are_bucket_ids(file_ids):
         return min(file_ids)
     if file_ids is not None and not (file_ids and all(map(begins_with_number, file_ids))):

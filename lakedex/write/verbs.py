@@ -8,7 +8,7 @@ from functools import partial
 from typing import Protocol
 
 from lakedex.config import write_option_names as names_of
-from lakedex.config.bucket_options import BucketEngineType, BucketOptions
+from lakedex.config.bucket_options import STORED_COUNTS, BucketEngineType, BucketOptions
 from lakedex.config.keys import BUCKET_INDEX_FOLDER
 from lakedex.config.option_check import CONFLICT_RETRIES, option_texts
 from lakedex.config.write_index import WriteIndex
@@ -310,11 +310,12 @@ def _stored_counts(snapshot: Snapshot, kept: Mapping[str, str]) -> dict[str, str
     """The numbers of buckets that a rescale, or Hudi, has stored; they count, whatever is kept."""
     if (names_of.INDEX_TYPE.given(kept) or "").upper() != WriteIndex.BUCKET.value:
         return {}
-    if split(BUCKET_INDEX_FOLDER)[1] not in snapshot.meta_folders:
+    is_stored = split(BUCKET_INDEX_FOLDER)[1] in snapshot.meta_folders
+    if not is_stored and STORED_COUNTS not in kept:
         return {}
     if BucketEngineType.parse(names_of.BUCKET_ENGINE.text(kept)) is not BucketEngineType.SIMPLE:
         return {}
-    return stored_bucket_settings(snapshot.storage, snapshot.timeline)
+    return stored_bucket_settings(snapshot.storage, snapshot.timeline, kept)
 
 
 def _merged(operation: Operation, target: Target) -> Operation:

@@ -233,6 +233,8 @@ class FilesRepaired:
     table: StoredTable
     versions: Callable[[str], Mapping[str, Sequence[FileSlice]]]
     """All versions of the file groups of a partition that the store still has, by file id."""
+    given: Mapping[str, str] = field(default_factory=dict)
+    """Options of the caller, which may say what nothing else does."""
 
 
 @dataclass(frozen=True, slots=True)

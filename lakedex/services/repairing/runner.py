@@ -122,6 +122,7 @@ def _make_files_again(writer: TableWriter, snapshot: Snapshot, report: VerifyRep
         subject = FilesRepaired(
             now.stored_table,
             lambda name: all_versions(name, now.listing.files.get(name, ()), now.visibility),
+            writer.options,
         )
         for info, kind in indexes_outside_metadata(now.stored_table):
             own = [problem for problem in report.problems if problem.index == info.name]

@@ -15,6 +15,7 @@ from lakedex.index.kinds.bucket.engine import SimpleBuckets, SimpleEngine, bucke
 from lakedex.index.kinds.bucket.partition_counts import (
     PartitionCounts,
     all_partition_counts,
+    kept_with,
     load_partition_counts,
     store_partition_counts,
 )
@@ -118,7 +119,8 @@ def write_rescale(
     }
     moves = BucketMoves(slices, dict(buckets), engine.options.fields)
     committed = RescaledBuckets(rescale, replace(rescale.after, instant=instant), slices)
-    return write_moves(target, transaction, moves, committed, scratch=scratch, clock=clock)
+    outcome = write_moves(target, transaction, moves, committed, scratch=scratch, clock=clock)
+    return replace(outcome, kept=kept_with(outcome.kept, committed.after))
 
 
 @dataclass(frozen=True)

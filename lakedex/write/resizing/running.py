@@ -87,7 +87,8 @@ def _check_moves(
     if changed & present != planned or changed & after.keys():
         raise InvalidInput(
             f"the plan {then.instant} replaces the buckets {sorted(planned)} of partition "
-            f"{now.partition!r}, and its new buckets take the ranges of {sorted(changed)}"
+            f"{now.partition!r}, and its new buckets take the ranges of {sorted(changed)}: roll "
+            "that plan back"
         )
 
 

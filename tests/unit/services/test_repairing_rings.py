@@ -290,6 +290,35 @@ def test_metadata_of_hudi_are_made_again(damage):
         assert len(content_of(str(path))) == len(rows)
 
 
+@pytest.mark.parametrize("name", ["bucket_consistent", "bucket_consistent_split"])
+def test_a_table_of_hudi_that_lost_the_folder_is_still_one_with_buckets(name, damage):
+    # cases B81, B49
+    path = Path(damage(name).path)
+    rows, rings = content_of(str(path)), rings_of(str(path))
+    shutil.rmtree(path / META.parent)
+    files = files_of(path)
+    with pytest.raises(IndexUnusable, match=r"hashing metadata.*hoodie\.bucket\.index\.num\.buck"):
+        writer_of(str(path)).upsert(some_rows(path))
+    assert files_of(path) == files
+    count = {"hoodie.bucket.index.num.buckets": "4"}
+    assert not lakedex.open(str(path)).verify().ok
+    assert not repair_table(writer_of(str(path))).ok
+    if name == "bucket_consistent":
+        done = repair_table(writer_of(str(path)).with_options(count))
+        assert done.ok, done
+        assert rings_of(str(path)) == rings
+    with_count = writer_of(str(path)).with_options(count)
+    if name == "bucket_consistent_split":
+        with pytest.raises(IndexUnusable, match=r"hashing_meta.*`lakedex repair`"):
+            with_count.upsert(some_rows(path))
+        done = repair_table(with_count)
+        assert done.ok, done
+        assert len(done.made) == 3
+    with_count.upsert(some_rows(path))
+    check_buckets(str(path))
+    assert len(content_of(str(path))) == len(rows)
+
+
 def some_rows(path: Path) -> ArrowRowSource:
     table = lakedex.open(str(path)).to_arrow()
     own = [name for name in table.column_names if not name.startswith("_hoodie_")]

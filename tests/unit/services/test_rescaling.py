@@ -10,13 +10,16 @@ import pytest
 
 import lakedex
 from lakedex.engine import LocalEngine
-from lakedex.errors import CommitConflict, InvalidInput
+from lakedex.errors import CommitConflict, CorruptFile, IndexUnusable, InvalidInput
 from lakedex.index.kinds.bucket.engine import SimpleBuckets
 from lakedex.services.index_creating import create_index
 from lakedex.services.inline import writer_with_services
+from lakedex.services.repairing import repair_table
 from lakedex.services.rescaling import rescale_buckets
 from lakedex.services.rollback import rollback_instant
 from lakedex.storage.open import StorageAddress
+from lakedex.upkeep.archiving import archive_table
+from lakedex.upkeep.cleaning import clean_table
 from lakedex.write.verbs import TableWriter
 from tests.support.bucket_checks import check_buckets, check_same, content_of, snapshot_of
 from tests.support.buckets import assert_in_buckets
@@ -225,3 +228,69 @@ def test_a_rescale_that_dies_leaves_the_old_number_or_the_new_one(after, damage,
         shutil.rmtree(path)
     assert True in states
     assert not after or False in states
+
+
+COUNT_8 = {"hoodie.bucket.index.num.buckets": "8"}
+DAMAGES = {
+    "missing": lambda path: path.unlink(),
+    "missing with all before": lambda path: shutil.rmtree(path.parents[2]),
+    "no JSON": lambda path: path.write_bytes(b"{"),
+    "older numbers": lambda path: path.write_bytes(min(path.parent.iterdir()).read_bytes()),
+    "other numbers": lambda path: path.write_text(path.read_text().replace('": 3', '": 5')),
+}
+
+
+@pytest.mark.parametrize("is_archived", [False, True])
+@pytest.mark.parametrize("damage", list(DAMAGES))
+def test_damaged_numbers_of_buckets_are_named_and_made_again(tmp_path, damage, is_archived):
+    # cases B46, B49, B75
+    lab = Lab(tmp_path, "cow", "BUCKET", properties=COUNT_8)
+    rows = [row(f"k{number}", "ab"[number % 2], 1) for number in range(60)]
+    lab.writer.upsert(source(rows))
+    rescale_buckets(lab.writer, 3)
+    if is_archived:
+        for _ in range(6):
+            lab.writer.upsert(source(rows[:1]))
+        clean_table(lab.address, options={"hoodie.clean.commits.retained": "1"})
+        kept = {"hoodie.keep.min.commits": "2", "hoodie.keep.max.commits": "3"}
+        archive_table(lab.address, options={**kept, "hoodie.clean.commits.retained": "1"})
+    newest = max(Path(lab.path, CONFIGS).iterdir())
+    stored = newest.read_bytes()
+    assert lab.writer.upsert(source(rows[:1])).rows_in == 1
+    DAMAGES[damage](newest)
+    files = {str(each): each.read_bytes() for each in Path(lab.path).rglob("*") if each.is_file()}
+    options = lakedex.ReadOptions(weighs_cost=False)
+    for number in range(0, 60, 7):
+        found = lakedex.open(lab.path, options=options).to_arrow(f"id = 'k{number}'")
+        assert found.num_rows == 1
+    with pytest.raises((CorruptFile, IndexUnusable), match=r"hashing_config.*`lakedex repair`"):
+        lab.writer.upsert(source(rows))
+    with pytest.raises((CorruptFile, IndexUnusable), match=r"hashing_config.*`lakedex repair`"):
+        rescale_buckets(lab.writer, 4)
+    left = {str(each): each.read_bytes() for each in Path(lab.path).rglob("*") if each.is_file()}
+    assert left == files
+    (problem,) = lakedex.open(lab.path).verify().problems
+    assert problem.index == "bucket"
+    assert newest.name in problem.detail
+    done = repair_table(lab.writer)
+    assert done.ok, done
+    assert done.made == (f"{CONFIGS}/{newest.name}",)
+    assert newest.read_bytes() == stored
+    lab.writer.upsert(source(rows))
+    lab.holds(rows, "id = 'k7'")
+    check_buckets(lab.path)
+
+
+def test_numbers_of_a_rescale_that_was_taken_back_are_not_missed(tmp_path):
+    lab = Lab(tmp_path, "cow", "BUCKET", properties=COUNT_8)
+    rows = [row(f"k{number}", "a", 1) for number in range(40)]
+    lab.writer.upsert(source(rows))
+    rollback_instant(lab.address, rescale_buckets(lab.writer, 3).instant)
+    for _ in range(6):
+        lab.writer.upsert(source(rows))
+    clean_table(lab.address, options={"hoodie.clean.commits.retained": "1"})
+    kept = {"hoodie.keep.min.commits": "2", "hoodie.keep.max.commits": "3"}
+    archive_table(lab.address, options={**kept, "hoodie.clean.commits.retained": "1"})
+    lab.writer.upsert(source(rows))
+    lab.holds(rows, "id = 'k7'")
+    check_buckets(lab.path)

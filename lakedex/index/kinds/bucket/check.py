@@ -31,6 +31,7 @@ from lakedex.index.kinds.bucket.engine import (
 from lakedex.index.kinds.bucket.hashes import hash_keys
 from lakedex.index.kinds.bucket.hashing_metadata import FOLDER, REMEDY, SUFFIX
 from lakedex.index.kinds.bucket.lookup import shown_in
+from lakedex.index.kinds.bucket.presence import resized_engine
 from lakedex.index.kinds.bucket.ring import FIRST_INSTANT, HashRing, NodeTag
 from lakedex.index.kinds.bucket.table import (
     BucketSource,
@@ -139,7 +140,7 @@ def start(name: str, subject: Subject) -> Check:
     check = BucketCheck(name, subject, row_columns=frozenset(subject.key_columns))
     source = BucketSource(table.read, table.timeline, lambda: table.slices, table.own())
     try:
-        found = load_bucket_table(source, shown_in(table))
+        found = load_bucket_table(source, shown_in(table) or resized_engine(table.timeline))
     except ParametersUndecided as error:
         check.note(str(error))
         return check

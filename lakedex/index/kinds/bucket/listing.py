@@ -11,7 +11,7 @@ from lakedex.index.catalog import IndexInfo
 from lakedex.index.contract import StoredTable
 from lakedex.index.kinds.bucket.hashing_metadata import FOLDER
 from lakedex.index.kinds.bucket.lookup import NAME
-from lakedex.index.kinds.bucket.presence import shown_engine
+from lakedex.index.kinds.bucket.presence import resized_engine, shown_engine
 from lakedex.index.kinds.bucket.table import (
     BucketSource,
     BucketTable,
@@ -26,6 +26,8 @@ def list_bucket_index(table: StoredTable) -> list[IndexInfo]:
         slices, kept = table.slices(), table.own()
         shown = shown_engine(table.storage, table.config, table.timeline, slices, table.own)
         stated = BucketProperties.of(kept)
+        if shown is None and not stated.is_bucket:
+            shown = resized_engine(table.timeline)
     except LakedexError:
         return []  # what is damaged is named where it is read
     if shown is None and not stated.is_bucket:

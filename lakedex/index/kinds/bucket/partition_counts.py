@@ -5,14 +5,15 @@
      "instant": "00000000000000000"}
 
 The first pattern that is found in a partition path says its number. A version counts as soon as
-its instant completed, and for every snapshot that sees this instant.
+its instant completed, and for every snapshot that sees this instant. Of those that rescales made
+the table keeps a copy, by which one that is lost or damaged is known, and made again.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -20,7 +21,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.config import keys
-from lakedex.errors import AlreadyExists, CorruptFile, InvalidInput, UnsupportedFeature
+from lakedex.config.bucket_options import STORED_COUNTS
+from lakedex.errors import (
+    AlreadyExists,
+    CorruptFile,
+    FileMissing,
+    IndexUnusable,
+    InvalidInput,
+    UnsupportedFeature,
+)
 from lakedex.expr.java_regex import to_re2
 from lakedex.storage import split
 from lakedex.storage.protocol import Storage
@@ -32,6 +41,8 @@ _SUFFIX: Final = ".hashing_config"
 _FIRST: Final = "00000000000000"
 _VERSION: Final = 1
 _MOST: Final = 1_000_000
+_MOST_KEPT: Final = 8
+_REMEDY: Final = "`lakedex repair` makes it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +165,23 @@ class PartitionCounts:
             raise CorruptFile(path, 0, expected="a hashing config", actual=error) from error
 
 
-def load_partition_counts(storage: Storage, timeline: Timeline) -> PartitionCounts | None:
+def load_partition_counts(
+    storage: Storage, timeline: Timeline, kept: Mapping[str, str] | None = None
+) -> PartitionCounts | None:
     """The newest numbers of a table that count; None where all partitions have one number.
 
+    Args:
+        storage: The table.
+        timeline: Its timeline.
+        kept: What it keeps for its writers, if the file is to be compared with that.
+
     Raises:
-        CorruptFile: they cannot be read.
+        CorruptFile: they cannot be read, or are not those that the table keeps.
+        IndexUnusable: the newest ones are missing.
     """
+    newest = None if kept is None else _newest_kept(kept, timeline)
+    if newest is not None:
+        check_stored_counts(storage, newest)
     paths = _versions(storage, timeline)
     if not paths:
         return None
@@ -188,6 +210,70 @@ def _versions(storage: Storage, timeline: Timeline) -> list[str]:
 def discard_partition_counts(storage: Storage, instant: str) -> None:
     """Remove the numbers that a write made which is taken back."""
     storage.delete(f"{_CONFIGS}/{instant}{_SUFFIX}")
+
+
+def check_stored_counts(storage: Storage, kept: PartitionCounts) -> None:
+    """See that numbers are stored as the table keeps them.
+
+    Raises:
+        CorruptFile: their file has others.
+        IndexUnusable: it is missing.
+    """
+    path = f"{_CONFIGS}/{kept.instant}{_SUFFIX}"
+    try:
+        found: object = PartitionCounts.from_json(storage.read(path), path=path)
+    except FileMissing as error:
+        raise IndexUnusable(f"the numbers of buckets in {path} are missing; {_REMEDY}") from error
+    except CorruptFile as error:
+        found = error.actual
+    if found != kept:
+        raise CorruptFile(path, 0, expected=f"{kept} ({_REMEDY})", actual=str(found)[:200])
+
+
+def restore_partition_counts(
+    storage: Storage, timeline: Timeline, kept: Mapping[str, str]
+) -> str | None:
+    """Store the newest numbers again that the table keeps, if their file is lost or damaged.
+
+    Returns:
+        The path of the file; None where nothing was to be done.
+    """
+    newest = _newest_kept(kept, timeline)
+    if newest is None:
+        return None
+    try:
+        check_stored_counts(storage, newest)
+    except (CorruptFile, IndexUnusable):
+        path = f"{_CONFIGS}/{newest.instant}{_SUFFIX}"
+        storage.replace(path, newest.to_json())
+        return path
+    return None
+
+
+def kept_with(kept: Mapping[str, str], counts: PartitionCounts) -> dict[str, str]:
+    """What a table keeps once a rescale has stored numbers."""
+    records = [json.loads(each.to_json()) for each in [*_kept(kept), counts]]
+    text = json.dumps(records[-_MOST_KEPT:], separators=(",", ":"))
+    return {**kept, STORED_COUNTS: text}
+
+
+def _newest_kept(kept: Mapping[str, str], timeline: Timeline) -> PartitionCounts | None:
+    """Those of a rescale that is complete: others were taken back, or are about to be made."""
+    found = sorted(_kept(kept), key=lambda each: each.instant, reverse=True)
+    seen = (each for each in found if timeline.is_committed_write(each.instant))
+    # What is older than the active timeline is only taken for complete: the archive knows.
+    return next((each for each in seen if timeline.has_completed(each.instant)), None)
+
+
+def _kept(kept: Mapping[str, str]) -> list[PartitionCounts]:
+    try:
+        records = json.loads(kept.get(STORED_COUNTS) or "[]")
+        return [
+            PartitionCounts.from_json(json.dumps(each).encode(), path=STORED_COUNTS)
+            for each in records
+        ]
+    except (ValueError, TypeError) as error:
+        raise CorruptFile(STORED_COUNTS, 0, expected="numbers of buckets", actual=error) from error
 
 
 def _counts(instant: str, timeline: Timeline) -> bool:

@@ -1,8 +1,9 @@
 """Whether a table has a bucket index, as queries find out: from what is listed anyway.
 
-Writers read the newest commit for that; a query has the file slices. Only where their file ids may
-be those of a ring, a folder is listed. A ring of Hudi that has been resized in every partition has
-random file ids, as ordinary tables have; it has had a clustering then.
+Writers read the newest commit for that; a query has the file slices. The file ids of a first ring
+are computed from names, as those of no other table are. A ring of Hudi that has been resized in
+every partition has random file ids, as ordinary tables have; it has had a clustering then, and a
+folder is listed.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from typing import Final
 
 from lakedex.config import TableConfig, TableType
 from lakedex.config.bucket_options import BucketEngineType, BucketProperties
+from lakedex.errors import CorruptFile, FileMissing
 from lakedex.filegroup import FileSlice, Slices
-from lakedex.filegroup.bucket_ids import are_bucket_ids, begins_with_number, is_name_uuid
+from lakedex.filegroup.bucket_ids import are_bucket_ids, begins_with_number, is_ring_id
 from lakedex.index.kinds.bucket.hashing_metadata import FOLDER
+from lakedex.index.kinds.bucket.ring import NODES_KEY
 from lakedex.storage import split
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import Action, Timeline
@@ -48,17 +51,37 @@ def shown_engine(
             return BucketEngineType.SIMPLE
         stated = BucketProperties.of(kept())
         return (stated.engine or BucketEngineType.SIMPLE) if stated.is_bucket else None
+    if any(is_ring_id(each.file_id) for each in few):
+        return BucketEngineType.CONSISTENT_HASHING  # also if its hashing metadata are lost
     if not _may_be_ring(config, timeline, few):
         return None
     folder, name = split(FOLDER)
     return BucketEngineType.CONSISTENT_HASHING if name in storage.folders(folder) else None
 
 
+def resized_engine(timeline: Timeline) -> BucketEngineType | None:
+    """CONSISTENT_HASHING where the newest clustering resized a ring; read where files say nothing.
+
+    A ring of Hudi whose hashing metadata are lost has nothing else that shows it.
+    """
+    for instant in reversed(timeline.write_instants()):
+        if instant.action is not Action.REPLACECOMMIT:
+            continue
+        try:
+            if not timeline.commit_summary(instant).is_clustering:
+                continue
+            plan = timeline.requested_replace(instant.requested_time).clustering
+        except (CorruptFile, FileMissing):
+            return None
+        groups = () if plan is None else plan.groups
+        is_resize = any(NODES_KEY in (group.extra or {}) for group in groups)
+        return BucketEngineType.CONSISTENT_HASHING if is_resize else None
+    return None
+
+
 def _may_be_ring(config: TableConfig, timeline: Timeline, few: Sequence[FileSlice]) -> bool:
     if not all(each.file_id.endswith(_BUCKET_SUFFIX) for each in few):
         return False
-    if any(is_name_uuid(each.file_id) for each in few):
-        return True
     if config.table_type is not TableType.MERGE_ON_READ or not few:
         return False
     clusterings = (Action.CLUSTERING, Action.REPLACECOMMIT)

@@ -1,6 +1,7 @@
 """Makes hashing metadata again that are lost or damaged.
 
-The ring of a partition is made by what the timeline says of it, or else by its keys:
+The numbers of buckets that a rescale stored are those that the table keeps. The ring of a partition
+is made by what the timeline says of it, or else by its keys:
 
     replay   the newest version that can be read, or the first ring; then the plans of the resizes
              since, and the writes that replaced all file groups
@@ -30,7 +31,8 @@ from lakedex.filegroup.stored_keys import stored_keys
 from lakedex.index.kinds.bucket.engine import RingEngine
 from lakedex.index.kinds.bucket.hashes import HASH_MASK, Hashes, hash_keys, ring_hashes
 from lakedex.index.kinds.bucket.hashing_metadata import FOLDER, HashingMetadata
-from lakedex.index.kinds.bucket.presence import shown_engine
+from lakedex.index.kinds.bucket.partition_counts import restore_partition_counts
+from lakedex.index.kinds.bucket.presence import resized_engine, shown_engine
 from lakedex.index.kinds.bucket.ring import (
     FIRST_INSTANT,
     GROUP_SUFFIX,
@@ -72,15 +74,21 @@ def repair_files(subject: FilesRepaired, problems: Sequence[Problem]) -> FilesMa
         IndexUnusable: the parameters of the index are not known.
     """
     table = subject.table
+    counts = restore_partition_counts(table.storage, table.timeline, table.own())
+    if counts is not None:
+        return FilesMade((counts,))
     slices = table.slices()
     shown = shown_engine(table.storage, table.config, table.timeline, slices, table.own)
     source = BucketSource(table.read(), table.timeline, table.slices, table.own())
-    found = load_bucket_table(source, shown)
+    found = load_bucket_table(source, shown or resized_engine(table.timeline), subject.given)
     if not isinstance(found.engine, RingEngine):
         return FilesMade()
     made: list[str] = []
     left: dict[str, str] = {}
-    for partition in sorted({each.place.partition for each in problems if each.place is not None}):
+    places = {each.place.partition for each in problems if each.place is not None}
+    if any(each.place is None for each in problems):
+        places.update(slices.partitions)  # one is about the whole index
+    for partition in sorted(places):
         own = [each for each in slices if each.partition == partition]
         lost = _LostRing(subject, found.engine, found.options.fields, partition, own)
         try:
@@ -187,11 +195,13 @@ class _LostRing:
 
     def _as_planned(self, ring: HashRing) -> HashRing:
         """The ring under the number that a pending resize expects."""
-        for each in self._timeline.pending_of(Action.CLUSTERING):
-            change = _change(each.requested_time, None, _plan_of(self._timeline), self.partition)
-            if change is not None and change.nodes:
-                return replace(ring, sequence=change.sequence)
-        return ring
+        return next((replace(ring, sequence=each.sequence) for each in self._planned()), ring)
+
+    def _planned(self) -> list[_Change]:
+        """What pending resizes are about to do."""
+        plan, pending = _plan_of(self._timeline), self._timeline.pending_of(Action.CLUSTERING)
+        found = [_change(each.requested_time, None, plan, self.partition) for each in pending]
+        return [each for each in found if each is not None]
 
     def _of_keys(self, changes: Sequence[_Change]) -> HashRing:
         """A ring by the keys of the file groups alone.
@@ -211,7 +221,7 @@ class _LostRing:
             nodes = _nodes_of_prefixes(self.partition, self._keys, instant)
         else:
             known = [node.value for each in bases for node in each.nodes]
-            known += [node.value for each in changes for node in each.nodes]
+            known += [node.value for each in (*changes, *self._planned()) for node in each.nodes]
             nodes = _nodes_of_ranges(self.partition, self._keys, known)
         ring = HashRing(self.partition, tuple(sorted(nodes)), instant, len(first.nodes), sequence)
         if not self._is_right(ring):

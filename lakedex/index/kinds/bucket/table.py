@@ -186,7 +186,7 @@ def _with_stored(source: BucketSource, known: BucketProperties) -> BucketPropert
     """The parameters with the numbers of buckets that the folder of the bucket index has."""
     storage, timeline = source.read.storage, source.timeline
     if known.engine is BucketEngineType.SIMPLE:
-        stored = load_partition_counts(storage, timeline)
+        stored = load_partition_counts(storage, timeline, source.kept)
         if stored is None:
             return known
         return replace(
@@ -326,7 +326,7 @@ class _Search(ABC):
             "writers know these options, and verify names what is in a wrong bucket"
         )
 
-    def _undecided(self) -> ParametersUndecided:
+    def _undecided(self) -> IndexUnusable:
         missing = [COUNT] if self.known.count is None else []
         missing += [HASH_FIELD] if len(self.candidates) > 1 else []
         return ParametersUndecided(
@@ -396,6 +396,15 @@ class _RingSearch(_Search):
     def is_decided(self) -> bool:
         """Whether one possibility is left."""
         return len(self.candidates) == 1
+
+    def _undecided(self) -> IndexUnusable:
+        if self.known.count is not None:
+            return super()._undecided()
+        return IndexUnusable(
+            f"the hashing metadata of table {self.source.read.config.name} are missing, which say "
+            f"its number of buckets; give {COUNT} as its other writers do, first of all to "
+            f"`lakedex repair --option {COUNT}=...`"
+        )
 
     def note(self, candidate: _Candidate, file_slice: FileSlice, keys: pa.Array) -> None:
         """The ring leads every key to its file group."""
