@@ -26,6 +26,8 @@ class Outcome:
     """The rows for indexes of rows; None where there are none, or they have to be read yet."""
     unread: Incoming | None = None
     """The rows for indexes of rows, where it has to be read what they replace."""
+    named: tuple[Outcome, ...] = ()
+    """The log files that a virtual one names."""
 
     @property
     def file_rows(self) -> FileRows:

@@ -47,8 +47,9 @@ def write_groups(task: WriteTask) -> TaskResult:
             duplicates.note(group, incoming, outcome)
         if outcome is None:
             continue
-        files.append(outcome.file)
-        indexes.add_file(outcome.file_rows)
+        for written in (outcome, *outcome.named):
+            files.append(written.file)
+            indexes.add_file(written.file_rows)
         keys.add(group, outcome.added, is_delete=False)
         keys.add(group, outcome.gone, is_delete=True)
         if outcome.changed is not None:

@@ -3,8 +3,9 @@
     spread by the hash -> write -> commit with the new ring
 
 Every row goes to the bucket that owns its hash. The new buckets are base files at the instant of
-the plan, so that log files which writers gave to them meanwhile lie on top of them. Readers see the
-old buckets until the commit, and the new ones after it.
+the plan, so that log files which writers gave to them meanwhile lie on top of them. What these
+have is left out of the base files: as of a commit between the plan and its run a reader must not
+find what was written after it. Readers see the old buckets until the commit, and the new ones then.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ import numpy as np
 import pyarrow as pa
 
 from lakedex.errors import CommitConflict, IndexUnusable, InvalidInput
-from lakedex.filegroup import FileSlice, FileSliceId
+from lakedex.filegroup import FileSlice, FileSliceId, read_slice
 from lakedex.index.kinds.bucket.engine import PartitionBuckets
 from lakedex.index.kinds.bucket.hashes import hash_keys
 from lakedex.index.kinds.bucket.hashing_metadata import HashingMetadata
 from lakedex.index.kinds.bucket.ring import HashRing
+from lakedex.index.written import KeyNote, note_rows
+from lakedex.schema.field_paths import flat
 from lakedex.storage import Storage
 from lakedex.table import Snapshot
 from lakedex.timeline import Timeline, load_table_config
@@ -32,6 +35,7 @@ from lakedex.txn.transaction import CommitScope, Transaction
 from lakedex.write.assign import Group, add_segment, share_out
 from lakedex.write.commit import CommittedBuckets, Outcome
 from lakedex.write.context import WriteContext
+from lakedex.write.handles.notes import spill_notes
 from lakedex.write.handles.task import write_groups
 from lakedex.write.handles.work import TaskResult, WriteTask
 from lakedex.write.layout.arranging import spread
@@ -114,26 +118,78 @@ def write_resizes(
     for each in resizes:
         outputs[each.partition].update(node.file_id for node in each.outputs)
     replaced = tuple(each for resize in resizes for each in resize.slices)
-    moves = BucketMoves(
-        replaced,
-        {partition: table.engine.of_ring(ring) for partition, ring in rings.items()},
-        table.options.fields,
-        {partition: frozenset(file_ids) for partition, file_ids in outputs.items()},
-        order,
-    )
     taken = {
         each.id: frozenset(node.file_id for node in resize.outputs)
         for resize in resizes
         for each in resize.slices
     }
     committed = ResizedBuckets(tuple(rings.values()), replaced, transaction.instant, taken)
+    moves = BucketMoves(
+        tuple(
+            _without_copied(transaction.snapshot.timeline, each, resize, committed.copies)
+            for resize in resizes
+            for each in resize.slices
+        ),
+        {partition: table.engine.of_ring(ring) for partition, ring in rings.items()},
+        table.options.fields,
+        {partition: frozenset(file_ids) for partition, file_ids in outputs.items()},
+        order,
+    )
     outcome = write_moves(target, transaction, moves, committed, scratch=scratch, clock=clock)
     has_keys = outcome.plan.has_record_index or any(b.has_keys for b in outcome.plan.building)
     if has_keys or target.options.window is not None:
         # Entries of keys that come meanwhile would name file groups that are gone: then the resize
         # loses against such a write, and is run again.
-        outcome = replace(outcome, buckets=replace(committed, taken={}))
+        notes = outcome.notes
+        if moves.slices != replaced:
+            notes = _note_keys_now(target, outcome.facts, replace(moves, slices=replaced))
+        outcome = replace(outcome, buckets=replace(committed, taken={}), notes=notes)
     return outcome
+
+
+def _without_copied(
+    timeline: Timeline, current: FileSlice, resize: BucketResize, copies: CopiedGroups
+) -> FileSlice:
+    """A file slice as it was planned, if the new buckets have all that was written to it since.
+
+    Writers of other engines may have added to it without that.
+    """
+    later = [log for log in current.logs if log.name not in resize.planned_logs]
+    for time in {log.instant_time for log in later}:
+        instant = timeline.find(time)
+        if instant is None or current.id not in copies.joined(timeline.commit_metadata(instant)):
+            return current
+    return replace(current, logs=tuple(log for log in current.logs if log not in later))
+
+
+@dataclass(frozen=True)
+class _KeysTask:
+    facts: WriteContext
+    slices: tuple[FileSlice, ...]
+    children: Mapping[str, _Children]
+
+
+def _note_keys_now(target: Target, facts: WriteContext, moves: BucketMoves) -> tuple[KeyNote, ...]:
+    """The keys of some file slices with the buckets that they go to, for indexes of keys."""
+    children = _numberings(moves)
+    count = max(1, min(len(moves.slices), target.engine.parallelism))
+    tasks = [_KeysTask(facts, moves.slices[at::count], children) for at in range(count)]
+    answers = target.engine.map("note the keys of the buckets", _noted_keys, tasks)
+    return tuple(note for answer in answers for note in answer)
+
+
+def _noted_keys(task: _KeysTask) -> tuple[KeyNote, ...]:
+    facts, context = task.facts, task.facts.read_context()
+    parts = []
+    for each in task.slices:
+        children = task.children[each.partition]
+        for rows in read_slice(context, each, [KEY]):
+            numbers = children.numbers(rows)
+            for number in np.unique(numbers).tolist():
+                keys = flat(rows[KEY]).filter(pa.array(numbers == number))
+                file_id = children.buckets.file_id(number)
+                parts.append(note_rows(keys, each.partition, file_id, is_delete=False))
+    return spill_notes(facts, context.storage, parts, "resized")
 
 
 @dataclass(frozen=True)
@@ -204,10 +260,7 @@ def write_moves(
 
 def _groups(target: Target, facts: WriteContext, moves: BucketMoves) -> list[Group]:
     """The new file groups with their rows."""
-    numberings = {
-        partition: _Children(partition, buckets, moves.fields, moves.outputs.get(partition))
-        for partition, buckets in moves.buckets.items()
-    }
+    numberings = _numberings(moves)
     rows = spread(
         target.engine,
         facts,
@@ -224,6 +277,13 @@ def _groups(target: Target, facts: WriteContext, moves: BucketMoves) -> list[Gro
             groups[place] = Group(part.partition, file_id, None, is_log=False, order=moves.order)
         add_segment(groups[place], part.segment, 0, part.segment.rows)
     return list(groups.values())
+
+
+def _numberings(moves: BucketMoves) -> dict[str, _Children]:
+    return {
+        partition: _Children(partition, buckets, moves.fields, moves.outputs.get(partition))
+        for partition, buckets in moves.buckets.items()
+    }
 
 
 @dataclass(frozen=True)
