@@ -21,7 +21,7 @@ from report import Figure, run
 import lakedex
 from lakedex.engine import LocalEngine
 from lakedex.services.inline import writer_with_services
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table.creation import TableSpec, create_table
 from lakedex.write.row_source import ArrowRowSource
 

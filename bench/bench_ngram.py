@@ -20,7 +20,7 @@ from report import Figure, run
 import lakedex
 from lakedex.engine import LocalEngine
 from lakedex.services.index_creating import create_index
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec
 from lakedex.write.row_source import ArrowRowSource

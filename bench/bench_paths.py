@@ -22,13 +22,13 @@ from bench_write import rides
 from report import Figure, best, run
 from rides import uuid_texts
 
-from lakedex.format import chains, compression
+from lakedex.format import chains
 from lakedex.format.avro import METADATA_RECORD, decode_distinct, encode_distinct, encode_records
 from lakedex.format.avro import distinct as avro_distinct
 from lakedex.format.avro import skip as avro_skip
-from lakedex.format.hfile import HFileReader, data_blocks, write_hfile
+from lakedex.format.hfile import HFileReader, block, data_blocks, write_hfile
 from lakedex.format.hfile import keys as hfile_keys
-from lakedex.format.hfile import lookup as hfile_lookup
+from lakedex.format.hfile import reader as hfile_reader
 from lakedex.format.logfile import (
     BlockKind,
     HeaderKey,
@@ -117,7 +117,7 @@ def avro_figures(entries: int) -> Iterator[Figure]:
     for count in (1, 4, 16):
         few = values[:count]
         yield gain(
-            f"Avro: {count} records decoded one by one (scalar_decode)",
+            f"Avro: {count} records decoded one by one (distinct)",
             repeated(lambda few=few: decode(few), 100),
             (avro_distinct, "MOST_RECORDS", -1),
         )
@@ -152,7 +152,7 @@ def hfile_figures(entries: int, folder: Path) -> Iterator[Figure]:
     yield gain(
         "HFile: many keys of one length as a matrix",
         lambda: HFileReader(source).lookup(many),
-        (hfile_lookup, "key_matrix", lambda _: None),
+        (hfile_reader, "key_matrix", lambda _: None),
     )
     reader = HFileReader(source)
     for count in (1, 4, 16):
@@ -161,7 +161,7 @@ def hfile_figures(entries: int, folder: Path) -> Iterator[Figure]:
         yield gain(
             f"HFile: {count} keys searched one by one (PointLookup)",
             repeated(lambda few=few: reader.lookup(few), 50),
-            (hfile_lookup, "MOST_KEYS", -1),
+            (hfile_reader, "MOST_KEYS", -1),
         )
     lengths = rng.integers(0, 30, entries)
     texts = pa.array([f"{n:08x}{'x' * pad}" for n, pad in enumerate(lengths)], pa.binary())
@@ -229,13 +229,13 @@ def parquet_figures() -> Iterator[Figure]:
 
 def gzip_figures(entries: int) -> Iterator[Figure]:
     data = record_index_values(entries, np.random.default_rng(1)).buffers()[2].to_pybytes()
-    off = ((compression, "_isal", None), (compression, "_igzip", None))
-    yield gain("gzip: compress by isal", lambda: compression.gzip(data), *off)
-    packed = compression.gzip(data[: 32 << 20])
+    off = ((block, "_isal", None), (block, "_igzip", None))
+    yield gain("gzip: compress by isal", lambda: block.gzip(data), *off)
+    packed = block.gzip(data[: 32 << 20])
     size = min(len(data), 32 << 20)
     yield gain(
         "gzip: inflate by isal",
-        lambda: compression.gunzip(packed, expected_size=size, path="bench", offset=0),
+        lambda: block.gunzip(packed, expected_size=size, path="bench", offset=0),
         *off,
     )
 

@@ -27,7 +27,7 @@ import lakedex
 from lakedex.engine import LocalEngine
 from lakedex.index.metadata_table.file_cache import KEPT_FILES
 from lakedex.index.metadata_table.group_files import HFILE_OPTIONS
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec
 from lakedex.write.row_source import ArrowRowSource

@@ -35,14 +35,13 @@ from lakedex.prune import (
     Reader,
     Report,
     is_read_at_once,
+    note_dropped,
     plan,
-    tell_dropped,
     weighs_cost,
 )
 from lakedex.prune.usage import IndexUsage, TableUsage, count_scan, usage_of
 from lakedex.read import Scan, changed_rows, to_batches, to_table
-from lakedex.read.changes import names_in, texts_in
-from lakedex.read.row_changes import told_changes
+from lakedex.read.changes import names_in, read_row_changes, texts_in
 from lakedex.services import advising, verifying, what_if
 from lakedex.services.index_names import existing_names, find_index
 from lakedex.storage import open_storage
@@ -241,7 +240,7 @@ class Table:
         began, which is the one in `ts_ms`.
         """
         if cdc:
-            return told_changes(self._snapshot, begin, end)
+            return read_row_changes(self._snapshot, begin, end)
         wanted = None if columns is None else self._columns(self._snapshot, columns)
         return changed_rows(self._snapshot, begin, end, wanted)
 
@@ -281,7 +280,7 @@ class Table:
     def _explained(self, filter: Filter | None, as_of: QueryTime | None) -> Report:
         view = self._at(as_of)
         question = self._understood(view, filter)
-        report = tell_dropped(self._planned(view, question, ANY_ENGINE), view)
+        report = note_dropped(self._planned(view, question, ANY_ENGINE), view)
         asked = any(step.used and step.estimated_seconds is not None for step in report.steps)
         if asked and self._options.weighs_cost and is_read_at_once(ARROW, view.slices):
             return replace(report, notes=(*report.notes, _AT_ONCE))

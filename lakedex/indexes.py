@@ -38,9 +38,8 @@ from lakedex.index.file_index import (
     FileIndexQuery,
     IndexRequest,
 )
-from lakedex.index.file_index.coverage import DescribedRun
 from lakedex.index.file_index.kind import combined, is_answered
-from lakedex.index.file_index.run import EncodedEntries, RunHead, read_table
+from lakedex.index.file_index.run import DescribedRun, EncodedEntries, RunHead, read_table
 from lakedex.index.registry import register
 from lakedex.schema.field_paths import values_at
 

@@ -29,7 +29,7 @@ from lakedex.services.file_index_creating import FileIndexBuild
 from lakedex.services.index_creating import create_index, refresh_index, resume_index
 from lakedex.services.index_names import ONCE, find_build, find_index, find_plan
 from lakedex.services.indexing import BackgroundBuild
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.write.verbs import TableWriter
 
 _COLUMNS = (

@@ -30,7 +30,7 @@ from lakedex.services.restoring import restore_table
 from lakedex.services.rolling_back import rollback_instant
 from lakedex.services.upgrading import UpgradeReport, upgrade_table
 from lakedex.services.verifying.report import counted
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.upkeep.archiving import archive_table
 from lakedex.upkeep.cleaning import clean_table
 from lakedex.upkeep.savepoints import create_savepoint, delete_savepoint, list_savepoints

@@ -21,7 +21,7 @@ from lakedex.cli.arguments import (
 from lakedex.cli.console import FOUND_PROBLEMS, Column, print_json
 from lakedex.services.repairing import repair_table
 from lakedex.services.verifying.report import VerifyReport, counted
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.write.verbs import TableWriter
 
 _COLUMNS = (

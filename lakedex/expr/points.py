@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import islice, product
 from math import prod
 
-from lakedex.expr.fold import order_key
+from lakedex.expr.normal_form import order_key
 from lakedex.expr.tree import (
     And,
     Column,

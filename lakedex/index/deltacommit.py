@@ -15,9 +15,7 @@ from functools import partial
 from lakedex.config import TableConfig
 from lakedex.engine import Engine, LocalEngine
 from lakedex.errors import AlreadyExists, CommitConflict, IndexUnusable, UnsupportedFeature
-from lakedex.index.definition_files import load_definitions
-from lakedex.index.definitions import IndexDefinition
-from lakedex.index.metadata_table.change import Change
+from lakedex.index.definitions import IndexDefinition, load_definitions
 from lakedex.index.metadata_table.group_files import (
     GroupFile,
     group_id,
@@ -31,11 +29,11 @@ from lakedex.index.metadata_table.instants import (
     log_stat,
     require_version,
 )
-from lakedex.index.metadata_table.partitions import metadata_partition
+from lakedex.index.metadata_table.partitions import Change, metadata_partition
 from lakedex.index.metadata_table.shard_writer import NotedRecords, ShardJob, note_tasks
 from lakedex.index.registry import find_metadata_kind, metadata_kind
 from lakedex.index.written import CommitChanges
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import Action, Instant, State, Timeline, load_table_config, to_epoch_ms
 

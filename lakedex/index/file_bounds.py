@@ -23,7 +23,7 @@ from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table import STATS_PAYLOAD, MetadataTable
 from lakedex.index.metadata_table.hashing import file_name_ids, name_id
 from lakedex.index.metadata_table.keys import column_stats_prefix, partition_id
-from lakedex.index.stat_values import stat_values
+from lakedex.index.metadata_table.stat_values import stat_values
 from lakedex.schema import SchemaHistory
 
 _Ints = npt.NDArray[np.int64]

@@ -2,8 +2,10 @@
 
 Besides Hudi's kinds it is that of the windowed record index, which has the records of a record
 index in files of its own. Everything that differs between kinds is a method here: services find a
-kind through the registry, and name none. The package of a kind has a module for each part of its
-life, such as `lookup.py` and `check.py`; those that queries do not need are imported when used.
+kind through the registry, and name none. A method that a kind does not override runs a function of
+a module of the kind's package, imported when it is used, as queries need none of them: `define.py`
+(CREATE INDEX), `collect.py` (what tasks note), `records.py`, `check.py` (verify and repair) and
+`advice.py` (size, advice and what-if of an index that does not exist).
 """
 
 from __future__ import annotations
@@ -21,22 +23,19 @@ from lakedex.config.option_values import FlagOption, TextOption, flag_text
 from lakedex.errors import UnsupportedFeature
 from lakedex.expr.tree import Expr
 from lakedex.filegroup import FileSlice, FileSliceId, ReadContext
-from lakedex.index.advice import Suggestion, Workload
+from lakedex.index.advice import HypotheticalIndex, Suggestion, Workload
 from lakedex.index.catalog import IndexInfo
 from lakedex.index.contract import Mask, StoredTable
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.file_groups import IndexedRows
 from lakedex.index.maintenance import MaintainedIndex, MaintainRequest
 from lakedex.index.metadata_table import Kind, MetadataTable
-from lakedex.index.metadata_table.change import Change
 from lakedex.index.metadata_table.hashing import Int32s
+from lakedex.index.metadata_table.partitions import Change
 from lakedex.index.metadata_table.shard_writer import FEW_NOTES, NotedRecords
-from lakedex.index.repair import RepairedTable
 from lakedex.index.request import CreateRequest, NewIndex
-from lakedex.index.size_estimate import SampledTable, SizeEstimate
-from lakedex.index.verification.check import Check, Subject
+from lakedex.index.size_estimate import IndexedRows, SampledTable, SizeEstimate
+from lakedex.index.verification.check import Check, RepairedTable, Subject
 from lakedex.index.verification.findings import Problem
-from lakedex.index.what_if import HypotheticalIndex
 from lakedex.index.written import CommitChanges
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import Timeline
@@ -270,7 +269,7 @@ class MetadataIndexKind:
         return records(name, changes, instant, definitions)
 
     def check(self, name: str, subject: Subject) -> Check:
-        """The check by which `verify` compares an index with the data: `start` in `check.py`.
+        """The check by which `verify` compares an index with the data: `start` of `check.py`.
 
         Raises:
             LakedexError: the index cannot be read.
@@ -320,7 +319,7 @@ class MetadataIndexKind:
     def repair(self, name: str, problems: Sequence[Problem], table: RepairedTable) -> CommitChanges:
         """What a commit writes to repair single entries of an index."""
         repair: Callable[[str, Sequence[Problem], RepairedTable], CommitChanges]
-        repair = self._part("repair").repair
+        repair = self._part("check").repair
         return repair(name, problems, table)
 
     def live_index_on(
@@ -342,7 +341,7 @@ class MetadataIndexKind:
 
     def advise(self, workload: Workload) -> Iterator[Suggestion | str]:
         """Indexes of this kind that would have helped queries; a text says why not, and of what."""
-        advise: Callable[[Workload], Iterator[Suggestion | str]] = self._part("advise").advise
+        advise: Callable[[Workload], Iterator[Suggestion | str]] = self._part("advice").advise
         return advise(workload)
 
     def covered(
@@ -372,7 +371,7 @@ class MetadataIndexKind:
             InvalidInput: a column cannot be indexed.
         """
         estimate: Callable[[SampledTable, tuple[str, ...]], SizeEstimate | None]
-        estimate = self._part("estimate").estimate
+        estimate = self._part("advice").estimate
         return estimate(table, columns)
 
     def what_if(self, columns: tuple[str, ...], schema: pa.Schema) -> HypotheticalIndex:
@@ -382,7 +381,7 @@ class MetadataIndexKind:
             InvalidInput: a column cannot be indexed.
         """
         what_if: Callable[[MetadataIndexKind, tuple[str, ...], pa.Schema], HypotheticalIndex]
-        what_if = self._part("what_if").what_if
+        what_if = self._part("advice").what_if
         return what_if(self, columns, schema)
 
     def expression_names(self, definitions: Mapping[str, IndexDefinition]) -> frozenset[str]:

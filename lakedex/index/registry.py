@@ -1,7 +1,8 @@
 """Every index kind, in the order in which the planner consults them.
 
-A built-in kind is a package in `lakedex.index.kinds` and one line here. Other packages register
-theirs through the entry-point group `lakedex.index_kinds`, or by `lakedex.indexes.register`.
+A built-in kind is a package or a module in `lakedex.index.kinds` and one line here. Other packages
+register theirs through the entry-point group `lakedex.index_kinds`, or by
+`lakedex.indexes.register`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakedex.format.spill import Segment
-from lakedex.index.metadata_table.change import Change
+from lakedex.index.metadata_table.partitions import Change
 
 NOTE_SCHEMA = pa.schema(
     [

@@ -23,9 +23,8 @@ import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.expr.arrays import valid_mask
-from lakedex.expr.temporal.civil import civil_from_days
 from lakedex.expr.temporal.patterns import Field, format_time, parse_pattern, parse_time
-from lakedex.expr.temporal.zones import LocalTime, from_local, to_local
+from lakedex.expr.temporal.zones import LocalTime, civil_from_days, from_local, to_local
 
 _PART = re.compile(r"'[^']*'|[^']+|'")
 _NOT_JODA = frozenset("uL")

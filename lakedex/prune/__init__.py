@@ -2,7 +2,7 @@
 
 from lakedex.prune.cost import ANY_ENGINE, ARROW, SPARK, Reader, is_read_at_once, weighs_cost
 from lakedex.prune.planner import PlanOptions, plan
-from lakedex.prune.report import Report, Step, tell_dropped
+from lakedex.prune.report import Report, Step, note_dropped
 
 __all__ = [
     "ANY_ENGINE",
@@ -13,7 +13,7 @@ __all__ = [
     "Report",
     "Step",
     "is_read_at_once",
+    "note_dropped",
     "plan",
-    "tell_dropped",
     "weighs_cost",
 ]

@@ -260,7 +260,7 @@ def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 6)
 
 
-def tell_dropped(report: Report, snapshot: Snapshot) -> Report:
+def note_dropped(report: Report, snapshot: Snapshot) -> Report:
     """The report with a line for each index that would be there, had it not been dropped."""
     left = len(report.files)
     lines = [

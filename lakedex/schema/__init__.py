@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakedex.schema.arrow_types import arrow_schema, arrow_type, avro_schema
-from lakedex.schema.avro_type import (
+from lakedex.schema.avro_schema import (
     AvroArray,
     AvroEnum,
     AvroField,

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from lakedex.errors import UnsupportedFeature
-from lakedex.schema.avro_nodes import (
+from lakedex.schema.avro_schema import (
     AvroArray,
     AvroEnum,
     AvroField,

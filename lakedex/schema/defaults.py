@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lakedex.errors import InvalidInput
 from lakedex.schema.arrow_types import arrow_type
-from lakedex.schema.avro_nodes import NO_DEFAULT, AvroField, AvroRecord, AvroUnion, is_null
+from lakedex.schema.avro_schema import NO_DEFAULT, AvroField, AvroRecord, AvroUnion, is_null
 
 _METADATA_KEY = b"default"
 _DIGITS = 76
@@ -27,7 +27,7 @@ def column_defaults(record: AvroRecord) -> dict[str, pa.Scalar]:
     """The defaults other than null of a schema's columns, in their Arrow types.
 
     Example:
-        >>> from lakedex.schema.avro_type import parse_avro_record
+        >>> from lakedex.schema.avro_schema import parse_avro_record
         >>> text = ('{"type":"record","name":"r","fields":'
         ...         '[{"name":"n","type":"int","default":7},{"name":"s","type":"string"}]}')
         >>> column_defaults(parse_avro_record(text))

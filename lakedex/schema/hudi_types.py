@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput, UnsupportedFeature
-from lakedex.schema.avro_nodes import (
+from lakedex.schema.avro_schema import (
     AvroArray,
     AvroEnum,
     AvroField,

@@ -12,7 +12,7 @@ from itertools import count
 import pyarrow as pa
 
 from lakedex.errors import UnsupportedFeature
-from lakedex.schema.avro_nodes import (
+from lakedex.schema.avro_schema import (
     AvroArray,
     AvroField,
     AvroFixed,

@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from lakedex.errors import InvalidInput
-from lakedex.schema.avro_nodes import is_avro_name
+from lakedex.schema.avro_schema import is_avro_name
 from lakedex.schema.hudi_types import HUDI_TYPE, given_hudi_type, marked, parse_hudi_type
 
 _MOST_DIGITS = 38

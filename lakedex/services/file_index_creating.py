@@ -25,10 +25,10 @@ from lakedex.index.file_index.kind import KIND_VERSION
 from lakedex.index.file_index.maintenance import forget_files
 from lakedex.index.registry import file_index, metadata_kind
 from lakedex.index.request import NewIndex
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import load_table_config, update_properties
-from lakedex.txn.file_index_builders import (
+from lakedex.txn.index_builds import (
     forget_builder,
     name_builder,
     remove_abandoned_indexes,

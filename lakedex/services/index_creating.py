@@ -55,11 +55,11 @@ from lakedex.services.indexing import (
 from lakedex.table import Snapshot
 from lakedex.table.index_coverage import newer_slices
 from lakedex.write import operation as kinds
+from lakedex.write.assign import stored_rows
 from lakedex.write.layout.order import column_names
 from lakedex.write.result import WriteResult
-from lakedex.write.row_size import stored_rows
-from lakedex.write.target import StoredSchema
 from lakedex.write.verbs import TableWriter
+from lakedex.write.write_schema import StoredSchema
 
 _SYNC = "sync"
 _ATTEMPTS = 3

@@ -8,7 +8,7 @@ from typing import Final
 from lakedex.config import keys
 from lakedex.config.metadata_options import zone_setting
 from lakedex.errors import InvalidInput, UnsupportedFeature
-from lakedex.index.definition_files import write_definitions
+from lakedex.index.definitions import write_definitions
 from lakedex.index.file_index.definitions import file_index_definitions
 from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table.creation import remove_partition
@@ -21,7 +21,7 @@ from lakedex.services.index_names import (
     find_outside,
     spellings,
 )
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties, write_own_properties
 from lakedex.timeline import Action, update_properties

@@ -13,19 +13,18 @@ from lakedex.config.option_check import did_you_mean
 from lakedex.engine import Engine, LocalEngine
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.filegroup import FileSlice
-from lakedex.index.file_groups import shards_for
 from lakedex.index.file_index import FileIndex, IndexRequest
-from lakedex.index.file_index.estimate import estimate_file_index
+from lakedex.index.file_index.maintenance import estimate_file_index
 from lakedex.index.maintenance import Collectors, CollectTask, MaintainRequest
 from lakedex.index.registry import default_kind, file_index_kinds, kind_name, stat_indexes
-from lakedex.index.size_estimate import SampledTable, SizeEstimate
+from lakedex.index.size_estimate import SampledTable, SizeEstimate, shards_for
 from lakedex.services.index_names import indexed_path
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import load_table_config
-from lakedex.write.build_ranges import StoredFiles
+from lakedex.write.assign import stored_rows
+from lakedex.write.build_survey import StoredFiles
 from lakedex.write.file_indexes import BUILD_TASKS_A_CORE
-from lakedex.write.row_size import stored_rows
 
 _MOST_GROWTH = 1_000_000
 _OPENINGS = 3

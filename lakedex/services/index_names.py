@@ -7,8 +7,8 @@ from typing import Final
 
 from lakedex.errors import InvalidInput
 from lakedex.index.builds import ForeignPlan, IndexBuild, foreign_plans
+from lakedex.index.catalog import dropped_names
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.dropped import dropped_names
 from lakedex.index.file_index.definitions import file_index_definitions, given_name
 from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.registry import (
@@ -22,7 +22,7 @@ from lakedex.index.registry import (
 from lakedex.index.request import indexed_path as path_to_index
 from lakedex.table import Snapshot
 from lakedex.timeline import Action
-from lakedex.write.target import StoredSchema
+from lakedex.write.write_schema import StoredSchema
 
 ONCE: Final = kinds_by_name()
 """Indexes that a table has at most once, each under its own name."""

@@ -24,7 +24,7 @@ from lakedex.services.compaction.runner import run_pending_compactions
 from lakedex.services.index_creating import refresh_index
 from lakedex.services.indexes_by_options import make_indexes_of_options
 from lakedex.services.resharding import reshard_if_due
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.index_coverage import async_definitions, lag_of
 from lakedex.timeline import Action, Timeline

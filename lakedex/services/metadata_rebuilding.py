@@ -13,20 +13,20 @@ from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table.resharding import forget_resharding
 from lakedex.index.registry import find_metadata_kind, is_named_index, reshardable_indexes
 from lakedex.schema.field_paths import column_at
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties, write_own_properties
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.txn.metadata_rollback import GIVEN_UP, drop_metadata
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
-from lakedex.txn.scratch import Scratch
+from lakedex.txn.working_folders import Scratch
 from lakedex.write.context import WriteContext
-from lakedex.write.holding import locked
 from lakedex.write.metadata_build import ensure_metadata
 from lakedex.write.metadata_plan import RECORD_INDEX, plan_metadata
-from lakedex.write.target import StoredSchema
 from lakedex.write.verbs import TableWriter
+from lakedex.write.write_schema import StoredSchema
+from lakedex.write.write_target import locked
 
 log = logging.getLogger("lakedex")
 

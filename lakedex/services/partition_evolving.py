@@ -14,14 +14,14 @@ from lakedex.config import write_option_names as options
 from lakedex.config.write_index import WriteIndex
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.keys.generator import KeyGenerator
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.creation import list_roots
 from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import update_properties
 from lakedex.txn.lock import open_lock
 from lakedex.txn.transaction import TransactionOptions
-from lakedex.write.target import StoredSchema, check_writable, refuse_bucket_index
+from lakedex.write.write_schema import StoredSchema, check_writable, refuse_bucket_index
 
 
 def evolve_partitions(

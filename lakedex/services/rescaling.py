@@ -14,8 +14,8 @@ from lakedex.errors import CommitConflict, InvalidInput
 from lakedex.services.clustering.moved_keys import moved_keys
 from lakedex.services.rewrite_commit import commit_rewrite
 from lakedex.timeline import Action
-from lakedex.txn.scratch import Scratch
 from lakedex.txn.transaction import Transaction
+from lakedex.txn.working_folders import Scratch
 from lakedex.write.operation import RESCALE
 from lakedex.write.resizing.rescaling import plan_rescale, write_rescale
 from lakedex.write.result import StepClock, WriteResult

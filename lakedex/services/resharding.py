@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from lakedex.engine import Engine
 from lakedex.errors import CommitConflict, InvalidInput
-from lakedex.index.file_groups import shards_for
 from lakedex.index.metadata_table.resharding import finish_resharding, reshard_entries
 from lakedex.index.registry import kind_name, reshardable_indexes
-from lakedex.storage.address import StorageAddress
+from lakedex.index.size_estimate import shards_for
+from lakedex.storage.open import StorageAddress
 from lakedex.timeline import Action, Instant, State
 from lakedex.txn.begin import locked_table
 from lakedex.txn.heartbeat import SignsOfLife
 from lakedex.txn.lock import open_lock
 from lakedex.txn.recovery import recover
 from lakedex.txn.transaction import TransactionOptions
-from lakedex.write.row_size import stored_rows
+from lakedex.write.assign import stored_rows
 from lakedex.write.verbs import TableWriter
 from lakedex.write.write_target import Target
 

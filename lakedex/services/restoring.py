@@ -13,7 +13,7 @@ from lakedex.engine import Engine, LocalEngine
 from lakedex.errors import CommitConflict, InvalidInput
 from lakedex.index.builds import IndexBuild, pending_builds
 from lakedex.services.metadata_rebuilding import rebuild_metadata
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Instant, Timeline, instant_key
 from lakedex.txn.begin import locked_table
@@ -25,7 +25,7 @@ from lakedex.txn.recovery import recover
 from lakedex.txn.restoring import restore
 from lakedex.txn.rollback import LockedTable
 from lakedex.txn.transaction import TransactionOptions
-from lakedex.upkeep.cleaning import forget_looks, run_pending_cleans
+from lakedex.upkeep.cleaning import forget_scans, run_pending_cleans
 from lakedex.upkeep.completion_order import completed_after, require_whole
 
 _WRITES = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT)
@@ -92,7 +92,7 @@ def restore_table(
         for build in put_down:
             discard_build(table, build)
         time_of = restore(table, instant, instants)
-        forget_looks(storage)
+        forget_scans(storage)
         rebuilt = rebuild_metadata(address, engine or LocalEngine(), snapshot.config, table)
     return RestoreResult(
         instant,

@@ -11,7 +11,7 @@ from lakedex.engine import Engine, LocalEngine
 from lakedex.errors import CommitConflict, InvalidInput
 from lakedex.filegroup import LogFile, parse_data_file
 from lakedex.services.metadata_rebuilding import rebuild_metadata
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.bucket_index import is_resize
 from lakedex.timeline import Action, Instant, State, Timeline
@@ -22,7 +22,7 @@ from lakedex.txn.metadata_rollback import require_forgettable
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import roll_back
 from lakedex.txn.transaction import TransactionOptions
-from lakedex.upkeep.cleaning import forget_looks, run_pending_cleans
+from lakedex.upkeep.cleaning import forget_scans, run_pending_cleans
 from lakedex.upkeep.completion_order import completed_after, missing_before
 
 _REVERSIBLE = (
@@ -103,7 +103,7 @@ def rollback_instant(
         time_of = roll_back(
             table, found, keeps_plan=keeps_plan, drops_plan=found.state is State.REQUESTED
         )
-        forget_looks(storage)
+        forget_scans(storage)
         rebuilt = rebuild_metadata(address, engine or LocalEngine(), snapshot.config, table)
     return RollbackResult((instant,), time_of, rebuilt)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from lakedex.filegroup import FileSlice
-from lakedex.prune import Report, Step, tell_dropped
+from lakedex.prune import Report, Step, note_dropped
 from lakedex.spark.serving import TableServer
 
 Scans: TypeAlias = "Sequence[tuple[str, Report]]"
@@ -57,7 +57,7 @@ def list_scans(server: TableServer, jvm: Any, execution: Any) -> Scans:  # noqa:
     # Both readers of a table use the same plan.
     found = {(pin.name, id(report)): (pin, report) for pin, report in seen}
     return tuple(
-        (pin.spec.path, tell_dropped(report, pin.snapshot)) for pin, report in found.values()
+        (pin.spec.path, note_dropped(report, pin.snapshot)) for pin, report in found.values()
     )
 
 

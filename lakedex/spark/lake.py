@@ -31,8 +31,8 @@ from lakedex.spark.shipping import ship
 from lakedex.spark.sql.names import NamedTable
 from lakedex.spark.sql.statements import Statements
 from lakedex.spark.table import SparkTable
-from lakedex.storage.address import StorageAddress
 from lakedex.storage.object_options import options_for
+from lakedex.storage.open import StorageAddress
 from lakedex.storage.roots import ROOTS_OPTION
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec

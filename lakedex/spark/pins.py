@@ -19,12 +19,11 @@ from lakedex.config import keys
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import FileSlice
 from lakedex.prune import Report
-from lakedex.read.changes import Changes, find_changes
-from lakedex.read.row_changes import GroupChange, find_row_changes
+from lakedex.read.changes import Changes, GroupChange, find_changes, find_row_changes
 from lakedex.schema.hudi_types import is_vector
 from lakedex.spark.jvm_contract import READERS_BOTH, READERS_MERGED, READERS_NATIVE
 from lakedex.spark.read_spec import QueryType, ReadSpec
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.storage.roots import FOLDER_START
 from lakedex.table import Snapshot
 from lakedex.table.schema_resolution import has_retyped_columns

@@ -45,7 +45,7 @@ from lakedex.spark.slice_reading import CHANGE_COLUMNS, SliceReading, row_change
 from lakedex.storage.paths import split
 from lakedex.table import Snapshot
 from lakedex.table.retention import is_retained
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 
 _WAVES = 4
 _LONGEST = 300

@@ -68,7 +68,7 @@ from lakedex.spark.read_spec import STREAM_LIMITS, SWITCHES, ReadSpec, hudi_opti
 from lakedex.spark.schemas import spark_schema, with_comments
 from lakedex.spark.slice_reading import CHANGE_SCHEMA
 from lakedex.spark.streams import STREAM_NAME, Streams, batch_spec
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.write.stream_batches import StreamBatch
 
 log = logging.getLogger("lakedex")

@@ -14,12 +14,11 @@ from pyspark.sql.types import StringType, StructField, StructType
 from lakedex.config import TableConfig
 from lakedex.errors import FileMissing
 from lakedex.filegroup import META_COLUMNS, FileSlice, ReadContext, read_slice
-from lakedex.read.changes import COMMIT_TIME
-from lakedex.read.row_changes import GroupChange, changed_rows_of, own_columns
+from lakedex.read.changes import COMMIT_TIME, GroupChange, changed_rows_of, own_columns
 from lakedex.schema import SchemaHistory
 from lakedex.spark.jobs import map_batches
 from lakedex.spark.schemas import spark_schema
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 
 

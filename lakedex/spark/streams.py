@@ -12,7 +12,7 @@ from lakedex.errors import InvalidInput
 from lakedex.read.change_stream import ChangeStream, StreamOptions, StreamPosition
 from lakedex.spark.jvm_contract import PATH_OPTION, STREAMING_QUERY_PROPERTY
 from lakedex.spark.read_spec import QueryType, ReadSpec
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.write.stream_batches import StreamBatch
 
 AddressOf = Callable[[str], StorageAddress]

@@ -42,7 +42,7 @@ from lakedex.spark.jobs import is_cancelled
 from lakedex.spark.jvm_contract import DATA_SOURCE
 from lakedex.spark.row_source import DataFrameSource
 from lakedex.spark.streams import batch_of
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties, write_own_properties
 from lakedex.timeline import (

@@ -12,6 +12,8 @@ Object names are literal, without percent-decoding, as Hadoop and Spark write th
 Errors contain no secrets. obstore's messages quote request addresses (which can contain a
 signature), responses of the server (which quote the access key) and a debug dump. Only the address
 without its query, and the code and message of the response, are kept.
+
+`memory_storage` is a store in memory with the same behaviour, for tests and experiments.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from obstore.exceptions import (
     PreconditionError,
     UnauthenticatedError,
 )
-from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
+from obstore.store import AzureStore, GCSStore, MemoryStore, ObjectStore, S3Store
 
 from lakedex.errors import (
     AlreadyExists,
@@ -385,3 +387,15 @@ def _open(kind: str, scheme: str, authority: str, options: ObjectStoreOptions) -
         config=config,  # type: ignore[arg-type]
         client_options=client,  # type: ignore[arg-type]
     )
+
+
+def memory_storage() -> ObjectStorage:
+    """Create an empty store that exists as long as the object.
+
+    Example:
+        >>> storage = memory_storage()
+        >>> storage.create("a/b.txt", b"hello")
+        >>> storage.folders(), storage.read("a/b.txt")
+        (['a'], b'hello')
+    """
+    return ObjectStorage(MemoryStore(), "memory:/")

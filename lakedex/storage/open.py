@@ -11,12 +11,16 @@
 
 Addresses are literal except those of `file:`, which are percent-decoded as `Path.as_uri` writes
 them. The option `lakedex.partition.roots` allows the table to store files at other addresses too.
+
+A `StorageAddress` is an address with its options, in a form that can be sent to workers.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -124,3 +128,30 @@ def _open_hdfs(authority: str, prefix: str, options: Mapping[str, str]) -> Arrow
     except (OSError, pa.ArrowException) as error:
         raise StorageError(f"cannot reach hdfs://{authority}: {error}") from error
     return ArrowStorage(filesystem, f"/{folder}", f"hdfs://{authority}/{folder}")
+
+
+@dataclass(frozen=True, slots=True)
+class StorageAddress:
+    """A table's address with the settings of its store, which are never printed.
+
+    Example:
+        >>> StorageAddress.of("/data/trips", {}).open().root
+        '/data/trips'
+    """
+
+    url: str
+    settings: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    @classmethod
+    def of(cls, url: str, options: Mapping[str, str] | None = None) -> StorageAddress:
+        """The address of a URL or path."""
+        return cls(url, tuple(sorted((options or {}).items())))
+
+    def open(self) -> Storage:
+        """Open the storage at the address, once per process."""
+        return _opened(self)
+
+
+@lru_cache(maxsize=64)
+def _opened(address: StorageAddress) -> Storage:
+    return open_storage(address.url, dict(address.settings))

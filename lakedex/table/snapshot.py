@@ -29,10 +29,9 @@ from lakedex.filegroup import (
     parse_data_file,
 )
 from lakedex.index.builds import IndexBuild, active_builds
+from lakedex.index.catalog import Dropped, dropped_names, find_dropped
 from lakedex.index.contract import IndexedTable, StoredTable
-from lakedex.index.definition_files import load_definitions
-from lakedex.index.definitions import IndexDefinition
-from lakedex.index.dropped import Dropped, dropped_names, find_dropped
+from lakedex.index.definitions import IndexDefinition, load_definitions
 from lakedex.index.expressions import with_expressions
 from lakedex.index.file_index.definitions import given_name, readable_file_indexes
 from lakedex.index.metadata_table import (

@@ -24,7 +24,6 @@ from lakedex.timeline.instant_time import (
     query_time_text,
     to_epoch_ms,
 )
-from lakedex.timeline.notes import newest_change, newest_note, newest_placing
 from lakedex.timeline.plans import (
     CompactionOperation,
     CompactionPlan,
@@ -33,8 +32,14 @@ from lakedex.timeline.plans import (
     write_plan,
 )
 from lakedex.timeline.properties_file import load_table_config, update_properties
-from lakedex.timeline.timeline import Timeline
-from lakedex.timeline.writer import new_instant_time, write_instant
+from lakedex.timeline.timeline import (
+    Timeline,
+    new_instant_time,
+    newest_change,
+    newest_note,
+    newest_placing,
+    write_instant,
+)
 
 __all__ = [
     "Action",

@@ -4,12 +4,17 @@ An instant is known by its requested time and the action it completes as; of the
 instant the furthest state counts. A timeline never changes: reload it to see what happened
 since. Time travel goes by requested time, as in Hudi; incremental reading goes by completion
 time where the layout has one.
+
+`CommittedInstants` is the part of a timeline that workers need. `newest_note` and its neighbours
+read the commit metadata of the newest writes. `write_instant` creates the file of an instant, which
+is never overwritten.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 
 from lakedex.config.table_config import TableConfig
@@ -24,7 +29,14 @@ from lakedex.timeline.commit_metadata import (
     written_file_ids,
 )
 from lakedex.timeline.instant import Action, Instant, State, file_name, parse_instant_file
-from lakedex.timeline.instant_time import QueryTime, instant_key, parse_query_time
+from lakedex.timeline.instant_time import (
+    MILLIS_DIGITS,
+    QueryTime,
+    from_epoch_ms,
+    instant_key,
+    next_instant_time,
+    parse_query_time,
+)
 from lakedex.timeline.plans import CompactionPlan
 
 _FILE_TIME = re.compile(rb"_([0-9]{17})\.(?:parquet|log\.)")
@@ -497,3 +509,113 @@ def _first_active(instants: Iterable[Instant]) -> Instant | None:
     writes = [instant for instant in listed if instant.is_completed and instant.action.is_write]
     unkept = (instant for instant in writes if instant.requested_time not in kept)
     return next(unkept, writes[0] if writes else None)
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedInstants:
+    """Answers as `Timeline.is_committed_write` does, and can be pickled.
+
+    Example:
+        >>> committed = CommittedInstants(frozenset({"20260102000000000"}), "20260102000000000")
+        >>> committed("20260101000000000"), committed("20260103000000000")
+        (True, False)
+    """
+
+    times: frozenset[str]
+    first_active: str | None
+
+    @classmethod
+    def of(cls, timeline: Timeline) -> CommittedInstants:
+        """What a timeline knows, as of its newest instant."""
+        times = frozenset(instant.requested_time for instant in timeline.write_instants())
+        first = timeline.first_active
+        return cls(times, None if first is None else first.requested_time)
+
+    def __call__(self, requested_time: str) -> bool:
+        """Whether files and log blocks of this instant are visible."""
+        if requested_time in self.times:
+            return True
+        first = self.first_active
+        return first is not None and instant_key(requested_time) < instant_key(first)
+
+
+_LOG_COMPACT = "LOG_COMPACT"
+
+
+def newest_note(timeline: Timeline, name: str) -> str | None:
+    """What the newest write says under a name; None when it says nothing.
+
+    Compactions and clusterings move rows and neither add nor remove any, so the write before them
+    is asked.
+    """
+    for instant in _newest_first(timeline):
+        summary = timeline.commit_summary(instant)
+        if name in summary.extra:
+            return summary.extra[name]
+        if not _moves_only(summary):
+            return None
+    return None
+
+
+def newest_change(timeline: Timeline) -> str:
+    """The time of the newest write that changed rows or columns, empty where there is none."""
+    for instant in _newest_first(timeline):
+        if not _moves_only(timeline.commit_summary(instant)):
+            return instant.requested_time
+    return ""
+
+
+def newest_placing(timeline: Timeline) -> Instant | None:
+    """The newest write that is no compaction: it changed rows, or the file groups that hold them.
+
+    Compactions leave every row in its file group.
+    """
+    for instant in _newest_first(timeline):
+        if not _is_compaction(timeline.commit_summary(instant)):
+            return instant
+    return None
+
+
+def _newest_first(timeline: Timeline) -> list[Instant]:
+    return sorted(
+        timeline.write_instants(),
+        key=lambda instant: instant_key(instant.completion_time or instant.requested_time),
+        reverse=True,
+    )
+
+
+def _moves_only(summary: CommitMetadata) -> bool:
+    return _is_compaction(summary) or summary.is_clustering
+
+
+def _is_compaction(summary: CommitMetadata) -> bool:
+    return summary.compacted or summary.operation_type == _LOG_COMPACT
+
+
+def write_instant(storage: Storage, config: TableConfig, instant: Instant, data: bytes) -> str:
+    """Create the file of an instant in its state and answer its path.
+
+    Raises:
+        AlreadyExists: another writer took the same instant time.
+        InvalidInput: the times are not instant times.
+    """
+    path = f"{config.timeline_folder}/{file_name(instant, config.timeline_layout)}"
+    storage.create(path, data)
+    return path
+
+
+def new_instant_time(timeline: Timeline, now_ms: int) -> str:
+    """A time for a new instant: now, but after every time that the timeline has.
+
+    Raises:
+        InvalidInput: the moment cannot be written as an instant time.
+    """
+    now = from_epoch_ms(now_ms, timeline.config.timezone)
+    used = [instant.requested_time for instant in timeline.instants]
+    used += [
+        instant.completion_time
+        for instant in timeline.instants
+        if instant.completion_time is not None
+    ]
+    newest = max((instant_key(time)[:MILLIS_DIGITS] for time in used), default="")
+    return now if now > newest else next_instant_time(newest)

@@ -26,12 +26,12 @@ from lakedex.timeline import (
     load_table_config,
     write_instant,
 )
+from lakedex.txn.clocks import InstantClock
 from lakedex.txn.heartbeat import Heartbeat, HeartbeatOptions
 from lakedex.txn.lock import TableLock
 from lakedex.txn.metadata_rollback import open_metadata_table
 from lakedex.txn.recovery import is_being_run
 from lakedex.txn.rollback import LockedTable, roll_back
-from lakedex.txn.times import InstantClock
 
 WRITTEN_VERSION = 9
 """The version of the tables that are written."""

@@ -28,7 +28,7 @@ from lakedex.timeline import (
 from lakedex.timeline.instant_time import is_instant_time
 from lakedex.txn.heartbeat import HeartbeatOptions, SignsOfLife
 from lakedex.txn.markers import marked_files
-from lakedex.txn.places import MARKERS
+from lakedex.txn.working_folders import MARKERS
 
 Commit = tuple[Instant, CommitMetadata]
 

@@ -19,9 +19,9 @@ from typing import Any
 
 from lakedex.errors import FileMissing, InvalidInput, StorageError
 from lakedex.storage import Storage, split
-from lakedex.txn.places import HEARTBEATS, WRITERS, heartbeat_path, writer_path
+from lakedex.txn.clocks import own_now_ms, store_now_ms
 from lakedex.txn.process import ProcessId
-from lakedex.txn.store_clock import own_now_ms, store_now_ms
+from lakedex.txn.working_folders import HEARTBEATS, WRITERS, heartbeat_path, writer_path
 
 _log = logging.getLogger("lakedex")
 

@@ -1,29 +1,36 @@
-"""Index builds on the timeline: who is at work on one, and how one is taken back or finished.
+"""Index builds: which process runs one, and how one is finished or undone.
 
-A build that nobody takes up again leaves no definition, no metadata partition and no property.
-Each step can be repeated, and the instant goes last: who finds it knows that there is more to do.
+A build in the metadata table is an instant of the timeline. An abandoned one leaves no definition,
+no metadata partition and no property. Each step can be repeated, and the instant is removed last:
+as long as it is there, there is more to do.
+
+The files of a file index exist before its definition does. A process that dies in between leaves a
+folder that no definition names; the next clean removes it (`remove_abandoned_indexes`).
 """
 
 from __future__ import annotations
 
+import json
 import logging
 
 from lakedex.config import TableConfig, keys
 from lakedex.config.table_config import is_own_partition
-from lakedex.errors import CorruptFile
+from lakedex.errors import CorruptFile, FileMissing
 from lakedex.index.builds import IndexBuild, completed_builds, pending_builds
-from lakedex.index.definition_files import load_definitions, write_definitions
-from lakedex.index.definitions import IndexDefinition
+from lakedex.index.definitions import IndexDefinition, load_definitions, write_definitions
+from lakedex.index.file_index.definitions import ROOT, ROOTS, file_index_definitions, folder_of
 from lakedex.index.metadata_table.creation import remove_partition_of
 from lakedex.index.metadata_table.instants import MetadataStore
 from lakedex.index.registry import metadata_kind
 from lakedex.storage import Storage
 from lakedex.timeline import Action, Timeline, load_table_config, update_properties
+from lakedex.txn.clocks import own_now_ms
 from lakedex.txn.heartbeat import SignsOfLife
 from lakedex.txn.metadata_rollback import open_metadata_table
-from lakedex.txn.places import heartbeat_path, marker_folder
+from lakedex.txn.process import ProcessId
 from lakedex.txn.rollback import LockedTable, forget
 from lakedex.txn.rollback_files import remove_instant
+from lakedex.txn.working_folders import heartbeat_path, marker_folder
 
 _log = logging.getLogger("lakedex")
 
@@ -167,3 +174,43 @@ def _known_definitions(storage: Storage, config: TableConfig) -> dict[str, Index
 
 def _joined(found: set[str]) -> str:
     return ",".join(sorted(found))
+
+
+_PATIENCE_MS = 3_600_000
+"""How long a process of another machine may write nothing before it counts as dead."""
+_BUILDER = ".builder"
+
+
+def name_builder(storage: Storage, definition: IndexDefinition) -> None:
+    """Record this process as the one that fills an index."""
+    record = json.dumps(ProcessId.current().to_json()).encode()
+    storage.replace(folder_of(definition) + _BUILDER, record)
+
+
+def forget_builder(storage: Storage, definition: IndexDefinition) -> None:
+    """Remove that record: the index is complete, or given up."""
+    storage.delete(folder_of(definition) + _BUILDER)
+
+
+def remove_abandoned_indexes(storage: Storage, config: TableConfig) -> None:
+    """Remove the files of indexes that no process continues; the caller holds the table's lock."""
+    used = {folder_of(each) for each in file_index_definitions(config).values()}
+    kinds = [f"{ROOT}/{kind}" for kind in storage.folders(ROOT)]
+    for parent in (*kinds, *ROOTS[1:]):
+        for name in storage.folders(parent):
+            folder = f"{parent}/{name}"
+            if folder not in used and not _is_being_filled(storage, folder):
+                storage.delete_folder(folder)
+                storage.delete(folder + _BUILDER)
+
+
+def _is_being_filled(storage: Storage, folder: str) -> bool:
+    try:
+        tree = json.loads(storage.read(folder + _BUILDER))
+    except (FileMissing, ValueError, RecursionError):
+        tree = None
+    process = ProcessId.from_json(tree)
+    if process is not None and process.is_surely_dead():
+        return False
+    newest = max((info.modified_ms for info in storage.list(folder)), default=0)
+    return own_now_ms() - newest < _PATIENCE_MS

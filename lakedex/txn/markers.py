@@ -17,7 +17,7 @@ from lakedex.filegroup.names import LogFile, parse_data_file
 from lakedex.format.logfile import BlockKind, read_blocks
 from lakedex.storage.paths import normalise, split
 from lakedex.storage.protocol import Storage
-from lakedex.txn.places import marker_folder
+from lakedex.txn.working_folders import marker_folder
 
 _MARKER = re.compile(r"(.+)\.marker\.(?:CREATE|MERGE|APPEND)", re.DOTALL)
 _LIST = re.compile(r"MARKERS[0-9]+")

@@ -22,8 +22,7 @@ from lakedex.errors import (
     TableNotFound,
     UnsupportedFeature,
 )
-from lakedex.index.definition_files import load_definitions
-from lakedex.index.definitions import IndexDefinition
+from lakedex.index.definitions import IndexDefinition, load_definitions
 from lakedex.index.metadata_table.instants import MetadataStore
 from lakedex.index.registry import find_metadata_kind, is_named_index, metadata_kinds
 from lakedex.storage import Storage

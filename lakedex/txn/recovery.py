@@ -43,23 +43,23 @@ from lakedex.timeline import (
     update_properties,
 )
 from lakedex.timeline.instant_time import is_instant_time
+from lakedex.txn.clocks import newest_time
 from lakedex.txn.heartbeat import HeartbeatOptions, SignsOfLife
 from lakedex.txn.index_builds import clear_builds
 from lakedex.txn.markers import marked_files
 from lakedex.txn.metadata_rollback import open_metadata_table
-from lakedex.txn.places import (
+from lakedex.txn.restoring import resume_restore
+from lakedex.txn.rollback import LockedTable, forget, read_plan_of, resume_rollback, roll_back
+from lakedex.txn.rollback_files import RollbackPlan, delete_files, remove_instant
+from lakedex.txn.working_folders import (
     HEARTBEATS,
     MARKERS,
     SPILL,
     WRITERS,
     heartbeat_path,
     marker_folder,
+    remove_dead_scratch,
 )
-from lakedex.txn.restoring import resume_restore
-from lakedex.txn.rollback import LockedTable, forget, read_plan_of, resume_rollback, roll_back
-from lakedex.txn.rollback_files import RollbackPlan, delete_files, remove_instant
-from lakedex.txn.scratch import remove_dead_scratch
-from lakedex.txn.times import newest_time
 
 _WRITES = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT)
 _SERVICES = (Action.CLUSTERING, Action.COMPACTION)

@@ -30,7 +30,6 @@ from lakedex.timeline import (
 from lakedex.timeline.instant_time import is_instant_time
 from lakedex.txn.markers import marked_files
 from lakedex.txn.metadata_rollback import forget_in_metadata
-from lakedex.txn.places import heartbeat_path, writer_path
 from lakedex.txn.rollback import LockedTable, files_of, files_written, take_back
 from lakedex.txn.rollback_files import (
     RollbackPlan,
@@ -38,6 +37,7 @@ from lakedex.txn.rollback_files import (
     remove_instant,
     write_once,
 )
+from lakedex.txn.working_folders import heartbeat_path, writer_path
 
 _PLAN_VERSION = 2
 _ACTIONS = {action.value: action for action in Action}

@@ -32,10 +32,10 @@ from lakedex.index.registry import discard_buckets
 from lakedex.storage import Storage, split
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Instant, State, Timeline, file_name, write_instant
+from lakedex.txn.clocks import InstantClock
 from lakedex.txn.heartbeat import Heartbeat, HeartbeatOptions, SignsOfLife
 from lakedex.txn.markers import is_file_of, is_log_file, is_written_by, marked_files
 from lakedex.txn.metadata_rollback import forget_in_metadata, open_metadata_table
-from lakedex.txn.places import heartbeat_path, marker_folder, spill_folder, writer_path
 from lakedex.txn.rollback_files import (
     RollbackPlan,
     begin_rollback,
@@ -45,7 +45,7 @@ from lakedex.txn.rollback_files import (
     remove_instant,
     write_once,
 )
-from lakedex.txn.times import InstantClock
+from lakedex.txn.working_folders import heartbeat_path, marker_folder, spill_folder, writer_path
 
 PLANNED_FOR_ANYONE = (Action.COMPACTION, Action.LOGCOMPACTION)
 """Actions whose plans always outlive a run that failed."""

@@ -28,7 +28,7 @@ from lakedex.errors import (
 )
 from lakedex.filegroup import FileSliceId
 from lakedex.storage import Storage
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import (
     Action,
@@ -52,10 +52,10 @@ from lakedex.txn.conflicts import (
 )
 from lakedex.txn.heartbeat import Heartbeat, HeartbeatOptions
 from lakedex.txn.lock import LockOptions, TableLock, open_lock
-from lakedex.txn.places import spill_folder
 from lakedex.txn.recovery import Leftovers, clear_leftovers, recover
 from lakedex.txn.rollback import LockedTable, forget, roll_back, rollback_of
 from lakedex.txn.rollback_files import delete_orphan_files
+from lakedex.txn.working_folders import spill_folder
 
 Groups = Collection[FileSliceId]
 _log = logging.getLogger("lakedex")

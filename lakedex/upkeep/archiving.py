@@ -36,7 +36,7 @@ from lakedex.config.write_options import LockOptions
 from lakedex.filegroup import FileSliceId, parse_data_file
 from lakedex.index.registry import mark_rings
 from lakedex.storage import Storage, split
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import (

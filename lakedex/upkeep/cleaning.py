@@ -11,6 +11,10 @@ A version of a file group is removed when no reader as of a retained instant nee
 stay from the one on that was the newest just before the earliest retained instant, or, where
 versions are counted, so many of the newest. Groups that were replaced before the earliest retained
 instant are removed completely. The newest version of a group that is not replaced always stays.
+
+The metadata table is cleaned on a timeline of its own: the last two versions of each file group
+stay, as Hudi keeps them. A reader that began before the last compaction still finds the version
+before it.
 """
 
 from __future__ import annotations
@@ -27,15 +31,22 @@ from lakedex.config.option_check import check_service_options, option_texts
 from lakedex.config.service_options import CLEANING_OPTIONS, CleaningOptions, CleaningPolicy
 from lakedex.config.write_options import LockOptions
 from lakedex.errors import CorruptFile, FileMissing, UnsafePath
-from lakedex.filegroup import FileSlice, FileSliceId, all_versions, latest_slices, parse_data_file
+from lakedex.filegroup import (
+    FileSlice,
+    FileSliceId,
+    Visibility,
+    all_versions,
+    latest_slices,
+    parse_data_file,
+)
 from lakedex.index.builds import active_builds
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.deltacommit import commit_removal
-from lakedex.index.metadata_table import FILES_PAYLOAD, MetadataTable
+from lakedex.index.metadata_table import FILES_PAYLOAD, MetadataTable, metadata_partition
 from lakedex.index.metadata_table.keys import partition_key
 from lakedex.index.registry import remove_outdated_rings
 from lakedex.storage import Storage, join, split
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import (
@@ -54,8 +65,9 @@ from lakedex.timeline.clean_plan import (
     read_clean_plan,
 )
 from lakedex.txn.begin import locked_table, put_plan
-from lakedex.txn.file_index_builders import remove_abandoned_indexes
+from lakedex.txn.index_builds import remove_abandoned_indexes
 from lakedex.txn.lock import open_lock
+from lakedex.txn.metadata_rollback import open_metadata_table
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
 from lakedex.txn.rollback_files import delete_files, remove_instant, write_once
@@ -72,6 +84,7 @@ from lakedex.upkeep.retained import (
 
 _WRITERS = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT, Action.CLUSTERING)
 Listed = dict[str, list[tuple[str, int]]]
+_METADATA_VERSIONS = 2
 
 
 def plan_clean(
@@ -475,6 +488,97 @@ def is_due(address: StorageAddress, timeline: Timeline, options: CleaningOptions
     return is_clean_due(timeline, options, _last_scans.get(address.open().root))
 
 
-def forget_looks(storage: Storage) -> None:
+def forget_scans(storage: Storage) -> None:
     """Let the next clean of a table look at all of it, as after a restore."""
     _last_scans.pop(storage.root, None)
+
+
+def clean_metadata_table(table: LockedTable) -> int:
+    """Remove the files of old versions; answer how many. The lock of the data table is held."""
+    opened = open_metadata_table(table.storage)
+    if opened is None:
+        return 0
+    storage, config = opened
+    timeline = Timeline.load(storage, config)
+    pending = timeline.pending_of(Action.CLEAN)
+    count = sum(_run_in_metadata(table, storage, timeline, each.requested_time) for each in pending)
+    if not _has_compacted(timeline):
+        return count
+    files = _old_metadata_files(storage, timeline, table.timeline(), table)
+    newest = timeline.last_completed
+    if not files or newest is None:
+        return count
+    policy = CleaningPolicy.VERSIONS.value
+    plan = CleanPlan(policy, None, newest.requested_time, files)
+    instant = table.next_time()
+    requested = Instant(instant, Action.CLEAN, State.REQUESTED)
+    with table.claim(instant):
+        write_once(storage, config, requested, plan.encode(storage.root))
+    return count + _run_in_metadata(table, storage, timeline, instant)
+
+
+def _has_compacted(timeline: Timeline) -> bool:
+    """Whether a compaction was done since the last clean: only these make versions."""
+    last = last_clean(timeline)
+    compactions = [each for each in timeline.write_instants() if each.action is Action.COMMIT]
+    return bool(compactions) and (last is None or compactions[-1] > last)
+
+
+def _old_metadata_files(
+    storage: Storage, timeline: Timeline, data: Timeline, table: LockedTable
+) -> dict[str, tuple[str, ...]]:
+    visibility = Visibility(
+        is_visible=lambda time: timeline.is_committed_write(time) and not data.is_pending(time),
+        completion_time=timeline.completion_time_or_self,
+        logs_name_own_instant=True,
+    )
+    planned = {
+        (operation.partition_path, name)
+        for pending in timeline.pending_of(Action.COMPACTION, Action.LOGCOMPACTION)
+        for operation in timeline.compaction_plan(pending.requested_time).operations
+        for name in (operation.data_file, *operation.log_files)
+    }
+    found: dict[str, tuple[str, ...]] = {}
+    for partition in load_table_config(table.storage).metadata_partitions:
+        prefix = metadata_partition(partition).file_id_prefix
+        listed = [(split(info.path)[1], info.size_bytes) for info in storage.list(partition)]
+        names = [
+            name
+            for file_id, versions in all_versions(partition, listed, visibility).items()
+            if file_id.startswith(prefix)
+            for version in versions[:-_METADATA_VERSIONS]
+            for name in version.file_names
+            if (partition, name) not in planned
+        ]
+        if names:
+            found[partition] = tuple(sorted(names))
+    return found
+
+
+def _run_in_metadata(table: LockedTable, storage: Storage, timeline: Timeline, instant: str) -> int:
+    begun = time.monotonic()
+    config = timeline.config
+    requested = Instant(instant, Action.CLEAN, State.REQUESTED)
+    try:
+        plan = CleanPlan.decode(timeline.read(requested), path=f"clean {instant}")
+    except (CorruptFile, FileMissing, UnsafePath) as error:
+        log.warning("dropping the clean %s of the metadata table: %s", instant, error)
+        remove_instant(storage, config, instant, Action.CLEAN)
+        return 0
+    write_once(storage, config, Instant(instant, Action.CLEAN, State.INFLIGHT), b"")
+    files = _metadata_files(plan.files)
+    paths = [join(partition, name) for partition, names in files.items() for name in names]
+    table.check()
+    delete_files(storage, paths)
+    done = Instant(instant, Action.CLEAN, State.COMPLETED, table.next_time())
+    taken_ms = int((time.monotonic() - begun) * 1000)
+    write_once(storage, config, done, clean_metadata(plan, instant, files, taken_ms))
+    return len(paths)
+
+
+def _metadata_files(files: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    return {
+        partition: tuple(name for name in names if parse_data_file(name, 0) is not None)
+        for partition, names in files.items()
+        if partition and not partition.startswith(".")
+    }

@@ -13,7 +13,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from lakedex.errors import CommitConflict, InvalidInput
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.retention import is_retained, retained_by_clean
 from lakedex.timeline import (

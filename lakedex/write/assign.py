@@ -3,6 +3,8 @@
 Updates go where their record is. New rows fill small file groups first, then new groups of the
 target size; in a table with a bucket index all rows go to the file group of their bucket. Names of
 files are decided here, so that a second attempt at a task writes the same.
+
+Group sizes follow from the size of a row in the newest base files (`row_bytes`).
 """
 
 from __future__ import annotations
@@ -14,13 +16,16 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from lakedex.errors import CorruptFile
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.filegroup.names import base_file_name, log_file_name
+from lakedex.format.parquet import read_footer
 from lakedex.format.spill import Segment
+from lakedex.table import Snapshot
 from lakedex.write.handles.work import GroupWork, NewBuckets
 from lakedex.write.layout.arranging import Arranged
 from lakedex.write.layout.order import RowOrder
-from lakedex.write.parts import CopyOf, TaggedPart
+from lakedex.write.rows import CopyOf, TaggedPart
 
 _TASKS_PER_CORE = 2
 _TASK_BYTES = 256 << 20
@@ -289,3 +294,39 @@ def add_segment(group: Group, segment: Segment, start: int, count: int) -> None:
     """Let a group get some rows of a segment."""
     group.segments.append(segment)
     group.ranges.append((start, count))
+
+
+_COMMITS = 5
+_ENOUGH_BYTES = 1 << 20
+
+
+def row_bytes(snapshot: Snapshot, rows: int, spilled_bytes: int) -> float:
+    """The bytes that a row takes, from the newest commit with base files of some size.
+
+    Spilled rows are compressed as rows in files are, if not as well, so they tell enough. Where all
+    base files of the table are small, so were those of its commits, and none is read.
+    """
+    timeline = snapshot.timeline
+    stored = sum(each.base.size_bytes for each in snapshot.slices if each.base is not None)
+    newest = timeline.write_instants()[-_COMMITS:] if stored >= _ENOUGH_BYTES else ()
+    for instant in reversed(newest):
+        try:
+            written = timeline.commit_metadata(instant).stats()
+        except CorruptFile:
+            continue  # `verify` names it; a guess can do without
+        stats = [s for s in written if s.num_writes and s.file_size_bytes and not s.log_files]
+        size = sum(stat.file_size_bytes or 0 for stat in stats)
+        if size >= _ENOUGH_BYTES:
+            return size / sum(stat.num_writes or 0 for stat in stats)
+    return spilled_bytes / rows if rows and spilled_bytes else 1.0
+
+
+def stored_rows(snapshot: Snapshot) -> int:
+    """About how many rows the base files hold, taking all for as dense as the largest one."""
+    bases = [(each.path_of(each.base.name), each.base) for each in snapshot.slices if each.base]
+    if not bases:
+        return 0
+    path, largest = max(bases, key=lambda found: found[1].size_bytes)
+    footer = read_footer(snapshot.storage.source(path, largest.size_bytes))
+    total = sum(base.size_bytes for _, base in bases)
+    return -(-footer.row_count * total // max(1, largest.size_bytes))

@@ -43,15 +43,14 @@ from lakedex.table import Snapshot
 from lakedex.timeline import Timeline, load_table_config
 from lakedex.txn.conflicts import CopiedGroups
 from lakedex.txn.transaction import CommitScope
-from lakedex.write.attempt import Attempt
+from lakedex.write.assign_stage import Attempt, groups_with_deletes
 from lakedex.write.context import WriteContext
-from lakedex.write.grouping import groups_with_deletes
 from lakedex.write.handles.work import NewBuckets
 from lakedex.write.metadata_plan import MetadataPlan
 from lakedex.write.operation import Replaces
 from lakedex.write.resizing.copying import copy_parts
 from lakedex.write.resizing.pending import PendingRing, leaving_buckets, pending_ring
-from lakedex.write.tag.bucket_groups import BucketGroups, BucketPlan
+from lakedex.write.tag.bucket_index import BucketGroups, BucketPlan
 from lakedex.write.tag.lookup import find_matches, lookup_tasks
 from lakedex.write.tag_stage import TagAnswer
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from lakedex.config.metadata_options import zone_setting
 from lakedex.engine import Engine
 from lakedex.errors import CommitConflict
 from lakedex.filegroup import FileSlice, FileSliceId, LogFile, parse_data_file
@@ -25,10 +26,9 @@ from lakedex.storage import Storage
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import change_own_properties
 from lakedex.timeline import CommitMetadata, Instant, State, Timeline, WriteStat
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.txn.conflicts import CopiedGroups
 from lakedex.txn.transaction import CommitScope, Transaction
-from lakedex.write.column_history import history_after, keep_history, said_of_columns
 from lakedex.write.context import WriteContext
 from lakedex.write.file_indexes import merge_file_indexes
 from lakedex.write.handles.work import TaskResult, WrittenFile
@@ -38,9 +38,15 @@ from lakedex.write.operation import COMPACT, Operation
 from lakedex.write.shared_keys import check_inserted_keys
 from lakedex.write.stat_widening import Widening, check_stat_columns, name_columns, read_widening
 from lakedex.write.stream_batches import StreamBatch
-from lakedex.write.target import StoredSchema, WriteSchema
 from lakedex.write.unique_keys import AddedKeys
-from lakedex.write.windowed.committing import WindowChange, WindowPlan, commit_window
+from lakedex.write.windowed_index import WindowChange, WindowPlan, commit_window
+from lakedex.write.write_schema import (
+    StoredSchema,
+    WriteSchema,
+    history_after,
+    history_metadata,
+    keep_history,
+)
 
 
 class CommittedBuckets(Protocol):
@@ -168,13 +174,18 @@ def commit_outcome(
                     scope.snapshot.definitions,
                 ),
                 **_said_of_builds(outcome, building),
-                **({} if history is None else said_of_columns(history)),
+                **({} if history is None else history_metadata(history)),
             },
         )
         _prepare_buckets(scope, outcome)
-        if outcome.plan.new_definitions:
-            # Whoever finds a new index must find the time zone that it is computed in.
-            change_own_properties(scope.storage, outcome.kept_before, outcome.kept)
+        # Whoever finds a new index must find the time zone that it is computed in. All other
+        # settings wait for the index: by them the next write would build what is not there.
+        zones = {zone_setting(each.name) for each in outcome.plan.new_definitions}
+        early = {name: value for name, value in outcome.kept.items() if name in zones}
+        if early:
+            change_own_properties(
+                scope.storage, outcome.kept_before, {**outcome.kept_before, **early}
+            )
         if outcome.plan.wanted:
             added = _added_rows(scope, outcome, unique_keys=unique_keys)
             timelines.append(

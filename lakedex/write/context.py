@@ -14,9 +14,9 @@ from lakedex.filegroup import ReadContext
 from lakedex.index.maintenance import Collectors, CollectTask, MaintainedIndex
 from lakedex.schema import SchemaHistory
 from lakedex.schema.field_paths import column_at
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.storage.protocol import Storage
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.txn.conflicts import EarlyLook
 
 

@@ -15,13 +15,12 @@ from lakedex.index.file_index import FileIndex
 from lakedex.index.file_index.maintenance import MaintainedFileIndex, merge_runs
 from lakedex.index.file_index.run import list_runs
 from lakedex.index.registry import file_indexes
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.index_coverage import newer_slices
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.txn.transaction import CommitScope
-from lakedex.write.build_ranges import StoredFiles
-from lakedex.write.build_survey import shares_of_slices
+from lakedex.write.build_survey import StoredFiles, shares_of_slices
 from lakedex.write.context import WriteContext
 
 _MOST_RUNS = 16

@@ -23,11 +23,10 @@ from lakedex.table import Snapshot
 from lakedex.write.context import WriteContext
 from lakedex.write.handles.work import TaskResult
 from lakedex.write.rows import FILE_ID, KEY, PARTITION
-from lakedex.write.tag.catalog import SliceCatalog, spill_slices
-from lakedex.write.tag.places import group_names
+from lakedex.write.tag.index_lookup import RecordIndexAccess, record_locations
+from lakedex.write.tag.locations import group_names
 from lakedex.write.tag.plan import global_record_index
-from lakedex.write.tag.record_places import RecordIndexAccess, record_places
-from lakedex.write.tag.stored_rows import read_stored
+from lakedex.write.tag.stored_rows import SliceCatalog, read_stored, spill_slices
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ def _placed(
     storage: Storage, index: RecordIndexAccess, keys: pa.Array, current: FileSlice
 ) -> pa.Array:
     """The keys whose place is in the slice, as the index says."""
-    places = record_places(storage, index, pa.table({KEY: keys}))
+    places = record_locations(storage, index, pa.table({KEY: keys}))
     in_slice = pc.and_(
         pc.equal(places[PARTITION], current.partition), pc.equal(places[FILE_ID], current.file_id)
     )
@@ -184,7 +183,7 @@ def _elsewhere(
 ) -> pa.Table | None:
     """The rows of the same keys in slices that stay."""
     keys = rows[KEY].combine_chunks()
-    places = record_places(context.storage, index, pa.table({KEY: keys}))
+    places = record_locations(context.storage, index, pa.table({KEY: keys}))
     stays = catalog.has(group_names(places[PARTITION], places[FILE_ID]))
     if not np.any(stays):
         return None

@@ -2,11 +2,13 @@
 
 A write reads its input once, here, before it is on the timeline. Everything that can be wrong with
 options, columns and rows is found here.
+
+It also resolves how the write sorts new rows (`WriteOrder`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,33 +17,44 @@ from itertools import chain
 import pyarrow as pa
 
 from lakedex.config import MergeMode, TableConfig
+from lakedex.config.service_options import BulkSort, LayoutOptions
 from lakedex.config.write_option_names import NULL_FOR_MISSING
 from lakedex.config.write_options import InsertDuplicates, WriteOptions
+from lakedex.engine import Engine
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.filegroup import partition_layout
 from lakedex.filegroup.context import DELETED_FLAG
 from lakedex.format.hfile import MAX_KEY_BYTES
 from lakedex.format.spill import Segment
+from lakedex.index.maintenance import MaintainedIndex
 from lakedex.keys.generator import KeyGenerator
 from lakedex.schema.conform import columns_left_out
 from lakedex.schema.numbered_columns import numbered, plain
 from lakedex.schema.reconcile import reconcile
 from lakedex.table import Snapshot
 from lakedex.write import operation as kinds
-from lakedex.write.column_history import Change, history_before
+from lakedex.write.assign import FileSizes
+from lakedex.write.context import WriteContext
 from lakedex.write.intake_worker import (
     IngestedPart,
     Intake,
     take_in,
 )
+from lakedex.write.layout.arranging import Arranged, Part, Unarranged, arrange
+from lakedex.write.layout.order import RowOrder, Strategy
 from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.operation import Operation
-from lakedex.write.parts import TaggedPart
 from lakedex.write.row_source import RowSource
-from lakedex.write.rows import DELETE, KEY
-from lakedex.write.target import StoredSchema, WriteSchema, check_indexed_columns, check_key_indexes
-from lakedex.write.windowed.day_window import check_partitions
-from lakedex.write.write_order import WriteOrder
+from lakedex.write.rows import DELETE, KEY, TaggedPart
+from lakedex.write.windowed_index import check_partitions
+from lakedex.write.write_schema import (
+    Change,
+    StoredSchema,
+    WriteSchema,
+    check_indexed_columns,
+    check_key_indexes,
+    history_before,
+)
 from lakedex.write.write_target import Target
 
 _OF_WHOLE_ROWS = (
@@ -247,3 +260,46 @@ def check_time_folders(snapshot: Snapshot) -> None:
                     f"{path!r}, named by Hudi's SQL (write it with Hudi, or copy it: "
                     "CREATE TABLE ... AS SELECT)"
                 )
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOrder:
+    """The order of new rows, inside of files or across all files of a partition."""
+
+    order: RowOrder
+    across_files: bool
+
+    @classmethod
+    def of(
+        cls,
+        operation: Operation,
+        options: LayoutOptions,
+        schema: pa.Schema,
+        indexes: Sequence[MaintainedIndex] = (),
+    ) -> WriteOrder | None:
+        """What the options ask for; None leaves rows as they come.
+
+        Raises:
+            InvalidInput: the table lacks a column, or rows cannot be sorted by it.
+        """
+        names, sort = options.write_columns, BulkSort.NONE
+        if operation.sorts:
+            names, sort = options.bulk_columns or names, options.bulk_sort
+        if operation.is_delete or not (names or sort is not BulkSort.NONE):
+            return None
+        order = RowOrder.of(names or (KEY,), Strategy.parse(options.strategy), schema, indexes)
+        return cls(order, across_files=sort is not BulkSort.IN_FILES)
+
+    def arranged(
+        self, engine: Engine, facts: WriteContext, parts: Sequence[TaggedPart], sizes: FileSizes
+    ) -> list[Arranged]:
+        """The rows of each new file."""
+        segments: dict[str, list[Segment]] = defaultdict(list)
+        for part in parts:
+            segments[part.partition].append(part.segment)
+        partitions = {}
+        for path, own in segments.items():
+            rows = sum(segment.rows for segment in own)
+            files = -(-rows // sizes.most_rows())
+            partitions[path] = Unarranged(tuple(Part(path, each) for each in own), rows, files)
+        return arrange(engine, facts, self.order, partitions)

@@ -22,9 +22,8 @@ from lakedex.format.spill import Segment, SpillWriter
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.keys.generator import KeyGenerator, automatic_keys, key_stamp
 from lakedex.schema.conform import conform
-from lakedex.storage.address import StorageAddress
-from lakedex.write.parts import TaggedPart, placed_nowhere, put_out
-from lakedex.write.rows import DELETE, KEY, LEADING
+from lakedex.storage.open import StorageAddress
+from lakedex.write.rows import DELETE, KEY, LEADING, TaggedPart, spill_by_target, tagged_as_new
 
 _PIECE_BYTES = 32 << 20
 
@@ -86,7 +85,7 @@ def take_in(intake: Intake, number: int, batches: Iterator[pa.RecordBatch]) -> I
         for value in rows.column(1).value_counts():
             counts[value["values"].as_py()] += value["counts"].as_py()
         if intake.all_new:
-            parts += put_out(writer, placed_nowhere(rows))
+            parts += spill_by_target(writer, tagged_as_new(rows))
         else:
             segments += _spill_by_bucket(intake, rows, writer)
     writer.finish()

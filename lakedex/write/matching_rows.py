@@ -15,9 +15,9 @@ from lakedex.expr.tree import Expr
 from lakedex.filegroup import RECORD_KEY, FileSlice
 from lakedex.prune import PlanOptions, plan
 from lakedex.read import Scan, to_batches
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.write.context import WriteContext
 
 Answer = TypeVar("Answer")

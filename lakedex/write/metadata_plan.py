@@ -14,11 +14,11 @@ from lakedex.errors import IndexUnusable
 from lakedex.filegroup import META_COLUMNS
 from lakedex.index.builds import BuildPartition, IndexBuild
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.file_groups import IndexedRows
 from lakedex.index.maintenance import MaintainedIndex, MaintainRequest
 from lakedex.index.registry import is_named_index, metadata_kind, unnamed_indexes
+from lakedex.index.size_estimate import IndexedRows
 from lakedex.table import Snapshot
-from lakedex.write.row_size import stored_rows
+from lakedex.write.assign import stored_rows
 
 RECORD_INDEX = _RECORD_INDEX
 _META_STAT_COLUMNS = (META_COLUMNS[0], META_COLUMNS[3], META_COLUMNS[2])

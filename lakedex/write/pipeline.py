@@ -31,12 +31,12 @@ from lakedex.keys.generator import KeyGenerator
 from lakedex.table import Snapshot
 from lakedex.table.index_coverage import newer_slices
 from lakedex.timeline import Action, Timeline, load_table_config
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.txn.begin import write_action
-from lakedex.txn.scratch import Scratch
 from lakedex.txn.transaction import Transaction
+from lakedex.txn.working_folders import Scratch
 from lakedex.write.assign import share_out
-from lakedex.write.attempt import Attempt
+from lakedex.write.assign_stage import Attempt, assigned_groups
 from lakedex.write.bucketing import (
     WriteBuckets,
     copied_parts,
@@ -45,10 +45,8 @@ from lakedex.write.bucketing import (
     plan_tagging_by_bucket,
 )
 from lakedex.write.build_survey import SurveyWants, survey
-from lakedex.write.column_history import Change
 from lakedex.write.commit import Outcome, commit_outcome
 from lakedex.write.context import WriteContext
-from lakedex.write.grouping import assigned_groups
 from lakedex.write.handles.task import write_groups
 from lakedex.write.handles.work import TaskResult, WriteTask
 from lakedex.write.index_notes import gather_notes
@@ -60,11 +58,11 @@ from lakedex.write.resizing.pending import ResizeWatch
 from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.row_source import RowSource
 from lakedex.write.tag.plan import all_index_groups, plan_tagging
-from lakedex.write.tag.tag_plan import TagPlan
+from lakedex.write.tag.tag_rows import TagPlan
 from lakedex.write.tag_stage import TagAnswer, TagTask, split_buckets, tag_stage
-from lakedex.write.target import StoredSchema, newest_write, shown_bucket_index
 from lakedex.write.unique_keys import AddedKeys, counted_unique, noted_unique
-from lakedex.write.windowed.committing import WindowPlan
+from lakedex.write.windowed_index import WindowPlan
+from lakedex.write.write_schema import Change, StoredSchema, newest_write, shown_bucket_index
 from lakedex.write.write_target import Target, write_context
 
 log = logging.getLogger("lakedex")

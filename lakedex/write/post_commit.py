@@ -9,13 +9,16 @@ from __future__ import annotations
 import logging
 
 from lakedex.errors import LakedexError
-from lakedex.index.metadata_table.compaction import compact_if_due, is_compaction_due
-from lakedex.index.metadata_table.log_compaction import log_compact_if_due
+from lakedex.index.metadata_table.compaction import (
+    compact_if_due,
+    is_compaction_due,
+    log_compact_if_due,
+)
 from lakedex.timeline import Action, Instant, State, Timeline
 from lakedex.txn.begin import locked_table
 from lakedex.txn.lock import open_lock
 from lakedex.upkeep import archiving, cleaning
-from lakedex.upkeep.metadata_cleaning import clean_metadata_table
+from lakedex.upkeep.cleaning import clean_metadata_table
 from lakedex.write.commit import CommittedTable
 from lakedex.write.write_target import Target
 

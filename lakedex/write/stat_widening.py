@@ -21,13 +21,13 @@ from lakedex.config import write_option_names as names_of
 from lakedex.engine import Engine
 from lakedex.errors import CommitConflict, LakedexError
 from lakedex.filegroup import META_COLUMNS, FileSlice
-from lakedex.index.definition_files import load_definitions, write_definitions
+from lakedex.index.definitions import load_definitions, write_definitions
 from lakedex.index.written import FileStatistics, WholeColumn
 from lakedex.storage import Storage
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import load_table_config
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.write.build_survey import SurveyWants, survey
 from lakedex.write.context import WriteContext
 from lakedex.write.metadata_plan import MetadataPlan

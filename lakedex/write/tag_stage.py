@@ -19,12 +19,10 @@ from lakedex.merge import Entries, newest_per_key
 from lakedex.schema.field_paths import flat
 from lakedex.storage.protocol import Storage
 from lakedex.write.context import WriteContext
-from lakedex.write.parts import TaggedPart, placed_nowhere, put_out
-from lakedex.write.rows import DELETE, KEY, LIVE
-from lakedex.write.tag.bucket import tag_bucket
-from lakedex.write.tag.bucket_groups import BucketPlan, add_by_bucket, tag_by_bucket
-from lakedex.write.tag.places import key_codes, mask_of, row_of_place
-from lakedex.write.tag.tag_plan import TagPlan
+from lakedex.write.rows import DELETE, KEY, LIVE, TaggedPart, spill_by_target, tagged_as_new
+from lakedex.write.tag.bucket_index import BucketPlan, add_by_bucket, tag_by_bucket
+from lakedex.write.tag.locations import key_codes, mask_of, row_of_location
+from lakedex.write.tag.tag_rows import TagPlan, tag_bucket
 
 
 @dataclass(frozen=True)
@@ -77,12 +75,12 @@ def tag_stage(task: TagTask) -> TagAnswer:
         if task.plan is not None and not task.reduce:
             has_repeats = has_repeats or has_repeated_keys(rows, per_partition=task.per_partition)
         if held + rows.nbytes > PORTION_BYTES and tagged:
-            parts += put_out(writer, pa.concat_tables(tagged))
+            parts += spill_by_target(writer, pa.concat_tables(tagged))
             tagged, held = [], 0
         tagged.append(rows)
         held += rows.nbytes
     if tagged:
-        parts += put_out(writer, pa.concat_tables(tagged))
+        parts += spill_by_target(writer, pa.concat_tables(tagged))
     writer.finish()
     return TagAnswer(tuple(parts), looked_up, found, has_repeats)
 
@@ -98,7 +96,7 @@ def _portions(
 
 def _tag(task: TagTask, storage: Storage, bucket: int, rows: pa.Table) -> pa.Table:
     if task.plan is None and task.by_bucket is None:
-        return placed_nowhere(rows)
+        return tagged_as_new(rows)
     if task.existing == "update":
         return _changes(task, storage, bucket, rows)
     if task.existing == "none" and task.by_bucket is not None:
@@ -111,7 +109,7 @@ def _changes(task: TagTask, storage: Storage, bucket: int, rows: pa.Table) -> pa
     if task.by_bucket is not None:
         return tag_by_bucket(storage, task.by_bucket, bucket, rows)
     if task.plan is None:
-        return placed_nowhere(rows)
+        return tagged_as_new(rows)
     return tag_bucket(task.facts, task.plan, bucket, rows)
 
 
@@ -129,9 +127,9 @@ def _new_rows(task: TagTask, storage: Storage, bucket: int, rows: pa.Table) -> p
         raise InvalidInput(f"the key {key!r} is in the table already; insert only new keys")
     if one_a_key.num_rows == rows.num_rows:
         return tagged.filter(pc.invert(tagged[LIVE]))
-    of_known = row_of_place(rows, known, per_partition=task.per_partition)
+    of_known = row_of_location(rows, known, per_partition=task.per_partition)
     new = rows.filter(pa.array(of_known < 0))
-    return placed_nowhere(new) if task.by_bucket is None else add_by_bucket(task.by_bucket, new)
+    return tagged_as_new(new) if task.by_bucket is None else add_by_bucket(task.by_bucket, new)
 
 
 def split_buckets(

@@ -19,7 +19,7 @@ from lakedex.index.metadata_table.group_reader import GroupReader
 from lakedex.index.metadata_table.partitions import metadata_partition
 from lakedex.timeline import Timeline, newest_note
 from lakedex.write.context import WriteContext
-from lakedex.write.tag.record_places import FOLDER, RECORD_INDEX, RecordIndexAccess
+from lakedex.write.tag.index_lookup import FOLDER, RECORD_INDEX, RecordIndexAccess
 
 _NOTE = "lakedex.keys.unique"
 _UNIQUE = "true"

@@ -20,14 +20,13 @@ from lakedex.index.definitions import IndexDefinition
 from lakedex.index.kinds.bucket.table import BucketSource, load_bucket_table
 from lakedex.index.registry import check_buckets, stored_bucket_settings
 from lakedex.storage import split
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.bucket_index import BucketIndex
 from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import Instant
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.write import operation as kinds
-from lakedex.write.column_history import Change
 from lakedex.write.layout.order import column_names
 from lakedex.write.matching_rows import MatchingRows
 from lakedex.write.operation import Operation
@@ -35,7 +34,7 @@ from lakedex.write.pipeline import run_write
 from lakedex.write.result import WriteResult
 from lakedex.write.row_source import RowSource
 from lakedex.write.stream_batches import StreamBatch
-from lakedex.write.target import check_writable, newest_write, shown_bucket_index
+from lakedex.write.write_schema import Change, check_writable, newest_write, shown_bucket_index
 from lakedex.write.write_target import Target
 
 

@@ -1,8 +1,12 @@
-"""The table that a write is about, as the driver knows it, and what it tells its workers."""
+"""The table to write, in the driver: its snapshot, options and engine; and its lock for services.
+
+`Target` derives the `WriteContext` that workers get.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from lakedex.config import TableConfig
@@ -14,15 +18,18 @@ from lakedex.index.definitions import IndexDefinition
 from lakedex.index.file_index.maintenance import MaintainedFileIndex
 from lakedex.index.kinds.windowed.run_writer import shards_for
 from lakedex.index.registry import file_indexes
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
+from lakedex.txn.begin import locked_table
 from lakedex.txn.conflicts import EarlyLook
+from lakedex.txn.lock import open_lock
+from lakedex.txn.rollback import LockedTable
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.write.context import WriteContext
 from lakedex.write.metadata_plan import MetadataPlan
 from lakedex.write.stream_batches import StreamBatch
-from lakedex.write.target import WriteSchema
+from lakedex.write.write_schema import WriteSchema
 
 
 @dataclass(frozen=True)
@@ -111,3 +118,11 @@ def write_context(
         ),
         indexes=(*plan.maintained, *maintained_file_indexes(snapshot.config)),
     )
+
+
+@contextmanager
+def locked(target: Target) -> Iterator[LockedTable]:
+    """The table with its lock held."""
+    storage = target.address.open()
+    with open_lock(storage, target.patience.lock) as lock:
+        yield locked_table(storage, lock, target.patience.heartbeat)

@@ -12,13 +12,13 @@ import lakedex
 from lakedex.config import keys as names
 from lakedex.engine import LocalEngine
 from lakedex.format.avro import METADATA_RECORD, decode_distinct
-from lakedex.index.kinds.files.records import files_change
+from lakedex.index.kinds.files.kind import files_change
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
 from lakedex.index.metadata_table.compaction import compact_if_due
 from lakedex.index.metadata_table.creation import PartitionPlan, create_metadata_table
 from lakedex.index.metadata_table.group_merge import merged_records
 from lakedex.index.metadata_table.resharding import reshard_entries
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.timeline import Timeline, load_table_config, new_instant_time, update_properties
 from tests.support.sample_tables import changed_cow, changed_mor, make_rows, sorted_rows
 

@@ -13,7 +13,7 @@ import lakedex
 from lakedex.engine import LocalEngine
 from lakedex.errors import IndexUnusable, TimelineDamaged
 from lakedex.services.repairing import repair_table
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.write.verbs import TableWriter
 from tests.support.secondary import Trips
 

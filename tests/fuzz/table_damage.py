@@ -29,7 +29,7 @@ from lakedex.services.clustering import cluster_table
 from lakedex.services.compaction.scheduling import schedule_compaction
 from lakedex.services.index_creating import create_index
 from lakedex.services.repairing import repair_table
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.timeline import Action
 from lakedex.txn.transaction import Transaction
 from lakedex.upkeep.savepoints import create_savepoint

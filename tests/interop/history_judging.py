@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from tests.interop.hudi_judge import HudiJudge
 from tests.support.history import CONDITIONS, History, writer_of
 from tests.support.killing import server

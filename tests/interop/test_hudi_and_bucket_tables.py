@@ -12,7 +12,7 @@ import lakedex
 from lakedex.engine import LocalEngine
 from lakedex.errors import LakedexError, UnsupportedFeature
 from lakedex.services.compaction import compact_table
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.write.row_source import ArrowRowSource
 from lakedex.write.verbs import TableWriter
 from tests.support.golden import GOLDEN_FOLDER, golden_expected

@@ -7,7 +7,7 @@ import math
 import pyarrow as pa
 
 import lakedex
-from lakedex.index.metadata_table.stat_bounds import NO_NAN
+from lakedex.index.metadata_table.stat_values import NO_NAN
 from tests.interop.reading import ask
 from tests.support.write_lab import Lab, source
 

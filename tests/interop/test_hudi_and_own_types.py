@@ -10,7 +10,7 @@ from lakedex.engine import LocalEngine
 from lakedex.schema.hudi_types import BLOB_TYPE
 from lakedex.services.clustering.runner import cluster_table
 from lakedex.services.compaction import compact_table
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec
 from lakedex.write.row_source import ArrowRowSource

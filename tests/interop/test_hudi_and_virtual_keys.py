@@ -11,7 +11,7 @@ from lakedex.errors import UnsupportedFeature
 from lakedex.services.clustering.runner import cluster_table
 from lakedex.services.compaction import compact_table
 from lakedex.services.index_dropping import drop_index
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec
 from lakedex.write.row_source import ArrowRowSource

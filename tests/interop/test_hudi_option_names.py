@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import lakedex
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.write.row_source import ArrowRowSource
 from lakedex.write.verbs import TableWriter
 from scripts.hudi_options import JAR, declared_options, differences

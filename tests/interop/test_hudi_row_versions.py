@@ -8,7 +8,7 @@ from py4j.protocol import Py4JJavaError
 
 import lakedex
 from lakedex.errors import InvalidInput
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec
 from tests.interop.handing_over import (

@@ -14,7 +14,7 @@ import pytest
 import lakedex
 from lakedex.engine import LocalEngine
 from lakedex.services.clustering.resizing import pending_resizes, run_resize, schedule_resize
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec
 from lakedex.write.resizing import ResizeLimits

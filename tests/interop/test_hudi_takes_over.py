@@ -11,7 +11,7 @@ import lakedex
 from lakedex.engine import LocalEngine
 from lakedex.services.resharding import reshard_index
 from lakedex.services.upgrading import upgrade_table
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from tests.interop.handing_over import (
     INDEXES,
     PARTITIONS,

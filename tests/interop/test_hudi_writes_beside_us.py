@@ -19,7 +19,7 @@ from py4j.protocol import Py4JJavaError
 import lakedex
 from lakedex.engine import LocalEngine
 from lakedex.errors import CommitConflict
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.write.verbs import TableWriter
 from tests.interop.handing_over import (
     TYPES,

@@ -19,7 +19,7 @@ import datetime as dt, json, sys
 import pyarrow as pa
 from pyspark.sql import SparkSession
 import lakedex
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.write.row_source import ArrowRowSource
 from lakedex.write.verbs import TableWriter
 from tests.support.scans import files_read

@@ -15,7 +15,7 @@ from lakedex.prune.report import Step
 from lakedex.services.clustering import cluster_table
 from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.services.rolling_back import rollback_instant
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from tests.property.test_random_histories import Histories, MergeOnReadHistories
 from tests.support.history import Commit, History, create, writer_of
 from tests.support.random_histories import run_histories

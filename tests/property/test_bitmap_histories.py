@@ -9,7 +9,7 @@ from hypothesis.stateful import precondition, rule
 import lakedex
 from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.services.index_dropping import drop_index
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from tests.property.test_expression_histories import ZONE, ComputedHistories
 from tests.support.random_histories import run_histories
 

@@ -19,7 +19,7 @@ from lakedex.services.clustering.resizing import (
 )
 from lakedex.services.index_creating import create_index
 from lakedex.services.rolling_back import rollback_instant
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.upkeep.archiving import archive_table
 from lakedex.upkeep.cleaning import clean_table

@@ -19,10 +19,10 @@ from lakedex.expr.explicit_casts import with_casts
 from lakedex.expr.may_match import expression_key, may_match
 from lakedex.expr.normal_form import normalise
 from lakedex.expr.sql import parse_expression
-from lakedex.index.column_ranges import ColumnRanges
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.kinds.expression.own import own_expression, own_options
-from lakedex.index.kinds.expression.substitute import with_nulls_of_whole
+from lakedex.index.kinds.column_stats.collect import ColumnRanges
+from lakedex.index.kinds.expression.definition import own_expression, own_options
+from lakedex.index.kinds.expression.predicates import with_nulls_of_whole
 
 UTC = dt.UTC
 ZONES = ("UTC", "America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "+05:30")

@@ -14,7 +14,7 @@ from lakedex.services.clustering import cluster_table
 from lakedex.services.compaction import compact_table
 from lakedex.services.index_creating import create_index
 from lakedex.services.index_dropping import drop_index
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.upkeep.cleaning import clean_table
 from tests.property.test_random_histories import Histories
 from tests.support.history import History, create, writer_of

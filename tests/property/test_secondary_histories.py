@@ -13,7 +13,7 @@ import lakedex
 from lakedex.services.clustering import cluster_table
 from lakedex.services.index_creating import create_index
 from lakedex.services.index_dropping import drop_index
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from tests.property.test_random_histories import Histories
 from tests.support.history import History, create, writer_of
 from tests.support.random_histories import run_histories

@@ -15,7 +15,7 @@ from lakedex.index.written import CommitChanges
 from lakedex.services.clustering.scheduling import planned_groups
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, CommitMetadata, WriteStat
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.txn.lock import LockOptions
 from lakedex.txn.transaction import CommitScope, Transaction, TransactionOptions
 from lakedex.upkeep.cleaning import clean

@@ -15,8 +15,8 @@ from lakedex.txn.begin import locked_table
 from lakedex.txn.lock import open_lock
 from lakedex.txn.recovery import recover
 from lakedex.upkeep.archiving import archive_table
+from lakedex.upkeep.cleaning import clean_metadata_table
 from lakedex.upkeep.completion_order import newest_completed
-from lakedex.upkeep.metadata_cleaning import clean_metadata_table
 from lakedex.upkeep.savepoints import create_savepoint, delete_savepoint
 from lakedex.write.post_commit import _may_be_taken_back
 from lakedex.write.verbs import TableWriter

@@ -12,10 +12,10 @@ from typing import Any
 from unittest import mock
 
 from lakedex.timeline import properties_file
-from lakedex.txn import heartbeat, restoring, rollback, rollback_files, store_clock, times
+from lakedex.txn import clocks, heartbeat, restoring, rollback, rollback_files
 from lakedex.txn.lock import lease
 from lakedex.txn.process import ProcessId
-from lakedex.upkeep import archiving, cleaning, metadata_cleaning, savepoints
+from lakedex.upkeep import archiving, cleaning, savepoints
 from tests.simulation import remembering
 from tests.simulation.world import SimThread, World
 
@@ -28,10 +28,10 @@ def living_in(world: World) -> Iterator[None]:
     clock, threads = _Clock(world), _Threads(world)
     names = random.Random(world.seed)
     stand_ins: list[tuple[Any, str, Any]] = [
-        *((module, "time", clock) for module in (lease, store_clock, times)),
-        *((module, "threading", threads) for module in (lease, heartbeat, times)),
+        *((module, "time", clock) for module in (lease, clocks)),
+        *((module, "threading", threads) for module in (lease, heartbeat, clocks)),
         *((module, "time", clock) for module in (rollback, restoring, properties_file)),
-        *((module, "time", clock) for module in (cleaning, metadata_cleaning, archiving)),
+        *((module, "time", clock) for module in (cleaning, archiving)),
         (savepoints, "time", clock),
         (rollback_files, "ThreadPoolExecutor", _OneByOne),
         (uuid, "uuid4", lambda: uuid.UUID(int=names.getrandbits(128), version=4)),

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lakedex.format.hfile import Cells, HFileReader
 from lakedex.format.logfile import LogBlock, hfile_of, read_blocks
-from lakedex.index.metadata_table import cell_file, reader
+from lakedex.index.metadata_table import group_reader, reader
 from lakedex.storage.source import MemorySource
 
 _MOST = 20_000
@@ -23,9 +23,9 @@ _known: dict[Hashable, Any] = {}
 def stand_ins() -> list[tuple[Any, str, Any]]:
     """What of the metadata table's readers is put in the place of what."""
     return [
-        (cell_file, "read_blocks", _blocks),
-        (cell_file, "hfile_of", _hfile),
-        (cell_file, "HFileReader", _open),
+        (group_reader, "read_blocks", _blocks),
+        (group_reader, "hfile_of", _hfile),
+        (group_reader, "HFileReader", _open),
         (HFileReader, "scan", _cells),
         (reader, "_merged", _merged),
     ]
@@ -59,14 +59,14 @@ def _cells(self: HFileReader) -> Cells:
 
 
 def _merged(
-    partition: Any, schema: pa.Schema, groups: Sequence[Sequence[cell_file.RawCells]]
+    partition: Any, schema: pa.Schema, groups: Sequence[Sequence[group_reader.RawCells]]
 ) -> list[pa.Table]:
     told = tuple(tuple(map(_told, group)) for group in groups)
     key = "merged", partition, tuple(schema.names), told
     return list(_remembered(key, lambda: _merge(partition, schema, groups)))
 
 
-def _told(cells: cell_file.RawCells) -> Hashable:
+def _told(cells: group_reader.RawCells) -> Hashable:
     values = None if cells.values is None else tuple(cells.values.to_pylist())
     return tuple(cells.keys.to_pylist()), values, cells.schema_text
 

@@ -9,7 +9,7 @@ from functools import cache, partial
 from lakedex.index.metadata_table import reader
 from lakedex.services.clustering.scheduling import pending_clusterings
 from lakedex.table import Snapshot
-from lakedex.txn.places import HEARTBEATS, MARKERS, SPILL, WRITERS
+from lakedex.txn.working_folders import HEARTBEATS, MARKERS, SPILL, WRITERS
 from lakedex.upkeep import cleaning
 from tests.simulation.actors import Writing, clean_often, new_actor, read_often
 from tests.simulation.keepers import WAYS, clear_away, keep_often
@@ -46,7 +46,7 @@ def run_schedule(seed: int) -> World:
     world = World(seed)
     world.now = _LONG
     blobs, model = first_table()
-    cleaning.forget_looks(SimStorage(world, blobs, NO_FAULTS))  # type: ignore[arg-type]
+    cleaning.forget_scans(SimStorage(world, blobs, NO_FAULTS))  # type: ignore[arg-type]
     # What an earlier schedule has found out about files of the same names.
     reader._WHOLE_BASES.clear()
     reader._NOT_WRITTEN.clear()

@@ -13,13 +13,13 @@ import pyarrow as pa
 from lakedex.config import keys
 from lakedex.engine import LocalEngine
 from lakedex.filegroup import FileSlice, FileSliceId
-from lakedex.index.kinds.files.records import files_change
+from lakedex.index.kinds.files.kind import files_change
 from lakedex.index.metadata_table.creation import PartitionPlan, create_metadata_table
 from lakedex.table import Snapshot
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec
 from lakedex.timeline import Action, PlanKind, load_table_config, read_plan, update_properties
-from lakedex.txn.times import InstantClock
+from lakedex.txn.clocks import InstantClock
 from tests.simulation.patches import living_in
 from tests.simulation.store import Blob, Faults, SimStorage
 from tests.simulation.world import Actor, World

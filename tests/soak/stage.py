@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakedex.engine import LocalEngine
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.timeline import Timeline, load_table_config
 from lakedex.write.stream_batches import StreamBatch
 from lakedex.write.verbs import TableWriter

@@ -12,7 +12,7 @@ import pytest
 
 from lakedex.engine import LocalEngine
 from lakedex.spark.shipping import package_zip
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec
 from lakedex.write.row_source import ArrowRowSource
@@ -38,9 +38,9 @@ WORKER_MODULES = [
     "lakedex.write.index_notes",
     "lakedex.write.shared_keys",
     "lakedex.write.tag",
-    "lakedex.write.tag.windowed_places",
+    "lakedex.write.tag.index_lookup",
     "lakedex.write.tag_stage",
-    "lakedex.write.windowed.committing",
+    "lakedex.write.windowed_index",
 ]
 
 
@@ -80,7 +80,7 @@ def test_a_worker_module_is_imported_from_the_zip(on_executor, module):
 
 def test_an_object_store_without_its_package_is_told(on_executor):
     told = on_executor(
-        "from lakedex.storage.address import StorageAddress\n"
+        "from lakedex.storage.open import StorageAddress\n"
         "from lakedex.errors import StorageError\n"
         "try: StorageAddress.of('s3://bucket/t').open()\n"
         "except StorageError as error: print(error)\n"
@@ -96,7 +96,7 @@ def test_a_late_attempt_can_ask_whether_its_file_is_in_the_table(on_executor, tm
     written = TableWriter(address, LocalEngine(1)).insert(ArrowRowSource(rows))
     (path,) = (tmp_path / "t" / "p=x").glob("*.parquet")
     told = on_executor(
-        "from lakedex.storage.address import StorageAddress\n"
+        "from lakedex.storage.open import StorageAddress\n"
         "from lakedex.write.handles.publishing import is_in_table\n"
         "from lakedex.write.handles.work import GroupWork\n"
         f"storage = StorageAddress.of({str(tmp_path / 't')!r}).open()\n"

@@ -15,7 +15,7 @@ from lakedex.errors import (
     UnsupportedFeature,
 )
 from lakedex.spark.sql.procedures.registry import PROCEDURES, REFUSED
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.txn.lock import LockOptions, open_lock
 
 PLAIN = "id int, name string, price double, ts bigint"

@@ -32,7 +32,7 @@ import pyarrow as pa
 from lakedex.engine import LocalEngine
 from lakedex.services.clustering import cluster_table
 from lakedex.services.compaction import compact_table
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.write.row_source import ArrowRowSource
 from lakedex.write.verbs import TableWriter
 

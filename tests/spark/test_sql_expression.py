@@ -7,7 +7,7 @@ import pytest
 
 from lakedex.engine import LocalEngine
 from lakedex.errors import InvalidDefinition, InvalidInput, LakedexError, UnsupportedFeature
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.write.row_source import ArrowRowSource
 from lakedex.write.verbs import TableWriter
 

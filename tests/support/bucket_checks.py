@@ -12,7 +12,7 @@ import lakedex
 from lakedex.index.kinds.bucket.engine import BucketEngine, RingBuckets, RingEngine, bucket_engine
 from lakedex.index.kinds.bucket.hashes import hash_keys
 from lakedex.index.kinds.bucket.ring import HashRing
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.write.resizing.pending import pending_ring
 from lakedex.write.verbs import TableWriter

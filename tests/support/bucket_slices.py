@@ -26,7 +26,7 @@ from lakedex.index.kinds.bucket.hashes import hash_keys
 from lakedex.index.kinds.bucket.table import BucketSource
 from lakedex.index.metadata_table import MetadataTable
 from lakedex.keys.generator import KeyGenerator
-from lakedex.storage.memory import memory_storage
+from lakedex.storage.object_store import memory_storage
 from lakedex.storage.paths import join
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import Timeline

@@ -12,7 +12,7 @@ from hudi import HudiTable
 from lakedex.engine import LocalEngine
 from lakedex.services.clustering import run_clustering, schedule_clustering
 from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from tests.support.history import Commit, History, create, writer_of
 from tests.support.row_model import assert_holds, differences, rows_in
 from tests.support.write_shapes import Shape

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lakedex.engine import Engine, LocalEngine
 from lakedex.services.clustering import cluster_table
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table.creation import TableSpec, create_table
 from lakedex.write.result import WriteResult
 from lakedex.write.row_source import ArrowRowSource

@@ -19,7 +19,7 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
-from lakedex.storage import address
+from lakedex.storage import open
 from lakedex.storage.open import open_storage
 from lakedex.storage.protocol import Storage
 
@@ -121,8 +121,8 @@ class WatchedStorage:
 
 def watch_this_process(watch: Watch) -> None:
     """From now on every storage that this process opens by an address is watched."""
-    address.open_storage = lambda url, options: WatchedStorage(open_storage(url, options), watch)
-    address._opened.cache_clear()
+    open.open_storage = lambda url, options: WatchedStorage(open_storage(url, options), watch)
+    open._opened.cache_clear()
 
 
 @cache

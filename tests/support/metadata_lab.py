@@ -22,7 +22,7 @@ from lakedex.index.metadata_table.creation import PartitionPlan, create_metadata
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.keys import file_ids
 from lakedex.index.written import NOTE_SCHEMA, CommitChanges, KeyNote
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.timeline import (
     Action,
     CommitMetadata,

@@ -12,7 +12,7 @@ import pyarrow as pa
 import lakedex
 from lakedex.engine import LocalEngine
 from lakedex.services.index_creating import create_index
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table.creation import TableSpec, create_table
 from lakedex.write.row_source import ArrowRowSource
 from lakedex.write.verbs import TableWriter

@@ -19,11 +19,10 @@ from lakedex.format.avro import METADATA_RECORD_SCHEMA
 from lakedex.format.hfile import HFileBuilder, data_blocks
 from lakedex.index.kinds.secondary.records import pair_records
 from lakedex.index.metadata_table import group_merge, group_reader, metadata_partition
-from lakedex.index.metadata_table.cell_file import Selection
-from lakedex.index.metadata_table.compaction_worker import CompactionJob, compact_groups
+from lakedex.index.metadata_table.compaction import CompactionJob, compact_groups
 from lakedex.index.metadata_table.group_files import HFILE_OPTIONS, TOKEN, GroupChange, write_log
-from lakedex.index.metadata_table.group_reader import GroupReader
-from lakedex.storage.address import StorageAddress
+from lakedex.index.metadata_table.group_reader import GroupReader, Selection
+from lakedex.storage.open import StorageAddress
 
 PARTITION = "secondary_index_idx_long"
 GROUP = "secondary-index-idx-long-0000-0"

@@ -21,14 +21,13 @@ from lakedex.format.hfile import write_hfile
 from lakedex.format.spill import Segment, SpillWriter, read_segments
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.keys import escape_path_value
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table.snapshot import Snapshot
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.write.context import WriteContext
 from lakedex.write.rows import DELETE, FILE_ID, KEY, LEADING, LIVE, PARTITION
-from lakedex.write.tag.bucket import tag_bucket
 from lakedex.write.tag.plan import plan_tagging
-from lakedex.write.tag.tag_plan import TagPlan
+from lakedex.write.tag.tag_rows import TagPlan, tag_bucket
 from lakedex.write.tag_stage import deduplicate
 from tests.support.metadata_records import record_index_change
 from tests.support.table_builder import TableBuilder

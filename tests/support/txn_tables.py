@@ -17,7 +17,7 @@ from lakedex.filegroup import FileSliceId
 from lakedex.filegroup.names import base_file_name
 from lakedex.format.logfile import empty_init_block
 from lakedex.storage import Storage, open_storage
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.timeline import (
     Action,
     CommitMetadata,

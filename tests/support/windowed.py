@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import lakedex
-from lakedex.index.kinds.windowed.state import WindowState, digest_of
-from lakedex.index.kinds.windowed.store import FOLDER, open_window
-from lakedex.storage.address import StorageAddress
+from lakedex.index.kinds.windowed.state import FOLDER, WindowState, digest_of, open_window
+from lakedex.storage.open import StorageAddress
 from lakedex.table.own_properties import OWN_COPY_PATH, OWN_PROPERTIES_PATH
 from lakedex.write.verbs import TableWriter
 from tests.support.history import writer_of

@@ -11,7 +11,7 @@ from lakedex.engine import LocalEngine
 from lakedex.errors import CommitConflict
 from lakedex.services.inline import writer_with_services
 from lakedex.storage import local
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from tests.support.history import Commit, History, create, write_history, writer_of
 from tests.support.killing import die
 from tests.support.write_shapes import Shape

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 import lakedex
 from lakedex.engine import LocalEngine
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec
 from lakedex.write.row_source import ArrowRowSource

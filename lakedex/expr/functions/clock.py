@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from lakedex.expr.arrays import MICROS_PER_SECOND, array_of
 from lakedex.expr.functions.spec import Arguments, Constants, FunctionSpec, Order, always, never
-from lakedex.expr.temporal.civil import civil_from_days, days_from_civil
-from lakedex.expr.temporal.zones import LocalTime
+from lakedex.expr.temporal.zones import LocalTime, civil_from_days, days_from_civil
 
 _HOUR = 3600 * MICROS_PER_SECOND
 _MINUTE = 60 * MICROS_PER_SECOND

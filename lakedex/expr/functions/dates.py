@@ -10,9 +10,14 @@ import pyarrow as pa
 from lakedex.expr.arrays import MICROS_PER_DAY, array_of, is_text, numpy_values, valid_mask
 from lakedex.expr.casting import cast
 from lakedex.expr.functions.spec import Arguments, Constants, FunctionSpec, Order, always
-from lakedex.expr.temporal.civil import civil_from_days, days_from_civil, month_length
 from lakedex.expr.temporal.patterns import parse_time
-from lakedex.expr.temporal.zones import date_days, to_local
+from lakedex.expr.temporal.zones import (
+    civil_from_days,
+    date_days,
+    days_from_civil,
+    month_length,
+    to_local,
+)
 
 _MONTHS_PER_UNIT = {
     "year": 12,

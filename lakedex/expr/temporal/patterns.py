@@ -26,8 +26,7 @@ import pyarrow.compute as pc
 
 from lakedex.errors import InvalidDefinition, UnsupportedFeature
 from lakedex.expr.arrays import MICROS_PER_DAY, MICROS_PER_SECOND, masked
-from lakedex.expr.temporal.civil import days_from_civil, month_length
-from lakedex.expr.temporal.zones import LocalTime, from_local
+from lakedex.expr.temporal.zones import LocalTime, days_from_civil, from_local, month_length
 
 _LONGEST_RUN = {
     "y": 6,

@@ -20,7 +20,7 @@ import pyarrow as pa
 from lakedex.errors import UnsupportedFeature
 from lakedex.format.avro.lanes import I64, U8, Lanes, Mask, Source, view
 from lakedex.schema.arrow_types import arrow_type
-from lakedex.schema.avro_type import AvroFixed, AvroPrimitive
+from lakedex.schema.avro_schema import AvroFixed, AvroPrimitive
 
 _MAX_INT32 = 2**31 - 1
 _WIDTH = 16

@@ -17,7 +17,7 @@ from lakedex.format.avro.arrays import Place, decimals_of_bytes, decimals_of_fix
 from lakedex.format.avro.lanes import I64, U8, Lanes, open_source
 from lakedex.format.avro.skip import find_items, item_type, read_index, skip
 from lakedex.schema.arrow_types import arrow_schema, arrow_type
-from lakedex.schema.avro_type import (
+from lakedex.schema.avro_schema import (
     AvroArray,
     AvroEnum,
     AvroFixed,
@@ -59,7 +59,7 @@ def decode_records(
         base_offset: The position of `data` in that file.
 
     Example:
-        >>> from lakedex.schema.avro_type import parse_avro_record
+        >>> from lakedex.schema.avro_schema import parse_avro_record
         >>> schema = parse_avro_record(
         ...     '{"type":"record","name":"r","fields":[{"name":"n","type":"int"}]}')
         >>> decode_records(schema, np.array([2, 6], np.uint8), np.array([0, 1]), np.array([1, 2]),

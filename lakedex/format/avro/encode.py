@@ -21,7 +21,7 @@ from lakedex.format.avro.arrays import big_endian, least_length
 from lakedex.format.avro.lanes import offsets, payload, view
 from lakedex.format.avro.pieces import I64, U8, Mask
 from lakedex.schema.arrow_types import arrow_type
-from lakedex.schema.avro_type import (
+from lakedex.schema.avro_schema import (
     NO_DEFAULT,
     AvroArray,
     AvroEnum,
@@ -161,7 +161,7 @@ def encode_records(schema: AvroRecord, batch: pa.RecordBatch | pa.Table) -> Enco
     A field without a column is written as null, or as its default if that is a plain value.
 
     Example:
-        >>> from lakedex.schema.avro_type import parse_avro_record
+        >>> from lakedex.schema.avro_schema import parse_avro_record
         >>> schema = parse_avro_record(
         ...     '{"type":"record","name":"r","fields":[{"name":"n","type":"int"}]}')
         >>> encode_records(schema, pa.record_batch({"n": pa.array([1, 3])})).data.tolist()

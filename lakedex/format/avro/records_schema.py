@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from importlib import resources
 
-from lakedex.schema.avro_type import AvroRecord, parse_avro_record
+from lakedex.schema.avro_schema import AvroRecord, parse_avro_record
 
 META_COLUMN_COUNT = 5
 

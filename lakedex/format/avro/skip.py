@@ -24,7 +24,7 @@ import numpy as np
 
 from lakedex.errors import CorruptFile
 from lakedex.format.avro.lanes import I64, Lanes, Mask, Source
-from lakedex.schema.avro_type import (
+from lakedex.schema.avro_schema import (
     AvroArray,
     AvroEnum,
     AvroField,

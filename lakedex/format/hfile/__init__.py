@@ -7,8 +7,7 @@ blocks that it needs. `write_hfile` creates a file from two Arrow columns.
 from __future__ import annotations
 
 from lakedex.format.hfile.data_blocks import Cells, ReadCounters
-from lakedex.format.hfile.lookup import KeyRange, after_prefix, prefix_ranges
-from lakedex.format.hfile.reader import HFileReader
+from lakedex.format.hfile.reader import HFileReader, KeyRange, after_prefix, prefix_ranges
 from lakedex.format.hfile.trailer import Codec
 from lakedex.format.hfile.writer import MAX_KEY_BYTES, HFileBuilder, HFileOptions, write_hfile
 

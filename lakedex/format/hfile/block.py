@@ -1,4 +1,4 @@
-"""Blocks, of which an HFile consists, except for its trailer.
+"""Blocks, of which an HFile consists except for its trailer, and the blocks of its index.
 
     0  magic (8) | 8  size on disk without header (4) | 12 raw size (4) | 16 previous block (8)
     24 checksum type (1) | 25 bytes per checksum (4) | 29 size on disk with header, without
@@ -8,17 +8,35 @@ Checksums are written as zeros with type 0 and not read, but their area must exi
 its size and cuts it off. Hudi's JVM reader removes 4 bytes per checksum from the end of the *raw*
 data of a block and loses the cells that start there. lakedex therefore writes blocks with one
 checksum for up to 2 GiB: every cell is longer than the 4 bytes lost.
+
+Sizes in a file are checked before memory is allocated for them. Gzip uses `isal` if it is installed
+(about three times faster to inflate, four times to deflate), otherwise the standard library's
+`zlib`. Both read and write the same format.
+
+Index blocks map keys to blocks.
+
+Root (`IDXROOT2`): `8 offset | 4 size on disk | VInt key length | key` for each block.
+Below the root, in files of the HBase writer only (`IDXINTE2`, `IDXLEAF2`): `4 count n`,
+`n + 1` relative offsets of 4 bytes, then entries of `8 offset | 4 size | key`.
+
+A key in the data index is `2 content length | content`, with or without the 10 bytes that end keys
+in data blocks. It is at most the first key of its block and greater than all keys before it, but it
+is not necessarily a key of the file, because HBase shortens it.
 """
 
 from __future__ import annotations
 
 import struct
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from lakedex.errors import CorruptFile
-from lakedex.format.compression import MAX_INFLATED_BYTES, gunzip, gzip
-from lakedex.format.hfile.trailer import Codec
+from lakedex.format.hfile.keys import PADDING, Ints, SortedKeys
+from lakedex.format.hfile.trailer import Codec, Cursor, vint
 
 HEADER_SIZE = 33
 DATA_MAGIC = b"DATABLK*"
@@ -132,3 +150,205 @@ def encode_block(magic: bytes, raw: memoryview, previous: int, form: BlockFormat
         with_header,
     )
     return b"".join([header, payload, checksums])
+
+
+_igzip: Any
+_isal: Any
+try:
+    from isal import igzip_lib as _igzip
+    from isal import isal_zlib as _isal
+except ImportError:  # there is no wheel of isal for every platform
+    _igzip = _isal = None
+
+MAX_INFLATED_BYTES = 96 * 1024 * 1024
+"""The size of the largest block that is inflated."""
+
+MAX_DEFLATE_RATIO = 1032
+"""The greatest compression ratio of deflate; a larger claim is false."""
+
+_GZIP_WINDOW = 31
+_ERRORS: tuple[type[Exception], ...] = (
+    (zlib.error, EOFError) if _igzip is None else (zlib.error, EOFError, _igzip.IsalError)
+)
+
+
+def gzip(data: bytes | memoryview, *, level: int = 1) -> bytes:
+    """Compress `data` as one gzip member; equal input gives equal bytes.
+
+    Example:
+        >>> gunzip(gzip(b"abc"), expected_size=3, path="x", offset=0)
+        b'abc'
+    """
+    if _isal is not None:
+        return bytes(_isal.compress(data, min(level, 3), _GZIP_WINDOW))
+    return zlib.compress(data, level, _GZIP_WINDOW)
+
+
+def gunzip(data: bytes | memoryview, *, expected_size: int, path: str, offset: int) -> bytes:
+    """Decompress one gzip member, whose content must have exactly `expected_size` bytes.
+
+    It never inflates more bytes. `path` and `offset` are used in errors.
+    """
+    check_inflated_size(expected_size, memoryview(data).nbytes, path=path, offset=offset)
+    try:
+        inflated, complete = _inflate(data, expected_size + 1)
+    except _ERRORS as error:
+        raise CorruptFile(path, offset, expected="a gzip stream", actual=str(error)) from None
+    if len(inflated) != expected_size or not complete:
+        more = "more than " if len(inflated) > expected_size else ""
+        raise CorruptFile(
+            path,
+            offset,
+            expected=f"a gzip stream of {expected_size} bytes",
+            actual=f"{more}{min(len(inflated), expected_size)} bytes",
+        )
+    return inflated
+
+
+def check_inflated_size(expected_size: int, stored_size: int, *, path: str, offset: int) -> None:
+    """Raise `CorruptFile` if `stored_size` bytes cannot or must not inflate to `expected_size`."""
+    limit = min(MAX_INFLATED_BYTES, stored_size * MAX_DEFLATE_RATIO)
+    if not 0 <= expected_size <= limit:
+        raise CorruptFile(
+            path, offset, expected=f"at most {limit} bytes after inflating", actual=expected_size
+        )
+
+
+def _inflate(data: bytes | memoryview, limit: int) -> tuple[bytes, bool]:
+    """At most `limit` bytes of the member, and whether it ended (with a valid checksum)."""
+    inflater: Any
+    if _igzip is not None:
+        inflater = _igzip.IgzipDecompressor(_igzip.DECOMP_GZIP)
+    else:
+        inflater = zlib.decompressobj(_GZIP_WINDOW)
+    return inflater.decompress(data, limit), inflater.eof
+
+
+_ENTRY = struct.Struct(">qI")
+_LENGTH_SIZE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class BlockIndex:
+    """Offsets, sizes and lowest keys of blocks, in the order of both keys and offsets."""
+
+    offsets: Ints
+    sizes: Ints
+    keys: SortedKeys
+
+    def __len__(self) -> int:
+        """The number of blocks."""
+        return len(self.offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class RawEntries:
+    """The entries of one index block; key i is `payload[key_starts[i]:key_ends[i]]`."""
+
+    payload: bytes
+    offsets: Ints
+    sizes: Ints
+    key_starts: Ints
+    key_ends: Ints
+
+    def key(self, row: int) -> bytes:
+        """One key in its stored form."""
+        return self.payload[int(self.key_starts[row]) : int(self.key_ends[row])]
+
+
+def root_entries(payload: bytes, count: int, place: Place) -> RawEntries:
+    """Read `count` entries of a root index; further bytes, which HBase writes, are ignored."""
+    if count > len(payload) // (_ENTRY.size + 1):
+        raise place.fail(0, f"{count} index entries", f"{len(payload)} bytes")
+    ends = _equal_entries(payload, count)
+    if ends is None:
+        cursor = Cursor(payload, path=place.path, offset=place.offset)
+        lengths, stops = [], []
+        for _ in range(count):
+            cursor.take(_ENTRY.size)
+            length = cursor.vint()
+            cursor.take(length)
+            lengths.append(length)
+            stops.append(cursor.position)
+        ends = np.array(stops, np.int64)
+        starts = ends - np.array(lengths, np.int64)
+        entries = np.concatenate([np.zeros(min(count, 1), np.int64), ends[:-1]])
+    else:
+        entries = np.arange(count) * (int(ends[0]) if count else 0)
+        starts = entries + _ENTRY.size + 1
+    return _entries(payload, entries, starts, ends)
+
+
+def child_entries(payload: bytes, place: Place) -> RawEntries:
+    """Read all entries of an index block below the root."""
+    if len(payload) < 8:
+        raise place.fail(0, "an index block of at least 8 bytes", len(payload))
+    count = int.from_bytes(payload[:4], "big")
+    base = 4 + 4 * (count + 1)
+    if count > len(payload) // 16 or base > len(payload):
+        raise place.fail(0, f"{count} index entries", f"{len(payload)} bytes")
+    bounds = base + np.frombuffer(payload, ">u4", count + 1, 4).astype(np.int64)
+    too_short = np.diff(bounds) < _ENTRY.size
+    if too_short.any() or int(bounds[-1]) > len(payload) or int(bounds[0]) != base:
+        raise place.fail(4, "ascending entry offsets inside the block", bounds.tolist()[:8])
+    return _entries(payload, bounds[:-1], bounds[:-1] + _ENTRY.size, bounds[1:])
+
+
+def block_index(parts: Sequence[RawEntries], *, end: int, place: Place) -> BlockIndex:
+    """Join the entries of index blocks; the blocks must be in order, disjoint, before `end`."""
+    offsets = _concat([part.offsets for part in parts])
+    sizes = _concat([part.sizes for part in parts])
+    stops = offsets + sizes
+    if len(offsets) and (
+        int(offsets.min()) < 0
+        or int(offsets.max()) > end
+        or (sizes < HEADER_SIZE).any()
+        or (offsets[1:] < stops[:-1]).any()
+        or int(stops[-1]) > end
+    ):
+        raise place.fail(0, f"index entries of ascending blocks before byte {end}", "other entries")
+    bases = np.cumsum([0] + [len(part.payload) for part in parts])
+    data = np.frombuffer(b"".join([p.payload for p in parts]) + bytes(PADDING), np.uint8)
+    starts = _concat([p.key_starts + base for p, base in zip(parts, bases, strict=False)])
+    ends = _concat([p.key_ends + base for p, base in zip(parts, bases, strict=False)])
+    keys = SortedKeys(data, starts + _LENGTH_SIZE)
+    if (keys.column().lengths > ends - starts - _LENGTH_SIZE).any():
+        raise place.fail(0, "index keys as long as their content", "a longer content length")
+    return BlockIndex(offsets, sizes, keys)
+
+
+def encode_root_index(offsets: Sequence[int], sizes: Sequence[int], keys: Sequence[bytes]) -> bytes:
+    """The payload of a root index; `keys` are written unchanged, after their length."""
+    return b"".join(
+        part
+        for offset, size, key in zip(offsets, sizes, keys, strict=True)
+        for part in (_ENTRY.pack(offset, size), vint(len(key)), key)
+    )
+
+
+def _entries(payload: bytes, entries: Ints, starts: Ints, ends: Ints) -> RawEntries:
+    """Read offset and size at each of `entries`."""
+    every_byte = np.frombuffer(payload + bytes(PADDING), np.uint8)
+    longs = np.ndarray((len(payload) + 8,), np.dtype(">i8"), every_byte, 0, (1,))
+    ints = np.ndarray((len(payload) + 8,), np.dtype(">u4"), every_byte, 0, (1,))
+    offsets = longs[entries].astype(np.int64)
+    return RawEntries(payload, offsets, ints[entries + 8].astype(np.int64), starts, ends)
+
+
+def _equal_entries(payload: bytes, count: int) -> Ints | None:
+    """The ends of the entries if all have the length of the first one, else None.
+
+    The lengths then have fixed distances; the first one is at its position, so by induction all
+    are.
+    """
+    length = payload[_ENTRY.size] if count else 0
+    size = _ENTRY.size + 1 + length
+    if length > 0x7F or count * size > len(payload):
+        return None
+    lengths = np.frombuffer(payload, np.uint8)[_ENTRY.size : count * size : size]
+    return (np.arange(count) + 1) * size if (lengths == length).all() else None
+
+
+def _concat(parts: Sequence[Ints]) -> Ints:
+    """Concatenate arrays; the result of no arrays is empty."""
+    return np.concatenate([np.zeros(0, np.int64), *parts])

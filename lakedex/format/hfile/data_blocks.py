@@ -21,12 +21,12 @@ from lakedex.errors import CorruptFile
 from lakedex.format.hfile.block import (
     DATA_MAGIC,
     BlockHeader,
+    BlockIndex,
     Place,
     check_magic,
     decode_header,
     decode_payload,
 )
-from lakedex.format.hfile.block_index import BlockIndex
 from lakedex.format.hfile.cell_starts import (
     CONTENT_START,
     KEY_SUFFIX,

@@ -17,17 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput
-from lakedex.format.compression import MAX_INFLATED_BYTES
 from lakedex.format.hfile.block import (
     DATA_MAGIC,
     FILE_INFO_MAGIC,
+    MAX_INFLATED_BYTES,
     META_MAGIC,
     ONE_CHECKSUM,
     ROOT_INDEX_MAGIC,
     BlockFormat,
     encode_block,
+    encode_root_index,
 )
-from lakedex.format.hfile.block_index import encode_root_index
 from lakedex.format.hfile.cell_starts import KEY_SUFFIX
 from lakedex.format.hfile.keys import Ints
 from lakedex.format.hfile.trailer import (

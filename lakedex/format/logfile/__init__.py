@@ -6,15 +6,20 @@ are valid, and the `decode_*` functions read one block. The `encode_*` functions
 
 from __future__ import annotations
 
-from lakedex.format.logfile.block import ROLLBACK_COMMAND, BlockKind, HeaderKey, LogBlock
+from lakedex.format.logfile.blocks import (
+    ROLLBACK_COMMAND,
+    BlockKind,
+    HeaderKey,
+    LogBlock,
+    effective_blocks,
+    read_blocks,
+)
 from lakedex.format.logfile.deletes import (
     DeleteRecords,
     OrderingValues,
     decode_delete_block,
     encode_delete_content,
 )
-from lakedex.format.logfile.effective_blocks import effective_blocks
-from lakedex.format.logfile.reader import read_blocks
 from lakedex.format.logfile.records import (
     count_records,
     decode_avro_block,

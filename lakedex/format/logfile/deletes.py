@@ -30,11 +30,10 @@ import pyarrow.compute as pc
 from lakedex.errors import CorruptFile, InvalidInput, UnsupportedFeature
 from lakedex.format.avro import decode_records, encode_records
 from lakedex.format.chains import ChainRules, Positions, walk_chain
-from lakedex.format.logfile.block import BlockKind, LogBlock
+from lakedex.format.logfile.blocks import BlockKind, LogBlock
 from lakedex.format.logfile.records import check_kind
 from lakedex.schema.arrow_types import arrow_schema
-from lakedex.schema.avro_nodes import AvroRecord
-from lakedex.schema.avro_type import parse_avro_record
+from lakedex.schema.avro_schema import AvroRecord, parse_avro_record
 from lakedex.schema.field_paths import flat
 
 _WRAPPED: dict[str, object] = {

@@ -20,10 +20,9 @@ from lakedex.format.avro import decode_records
 from lakedex.format.avro.lanes import concat_padded
 from lakedex.format.chains import ChainRules, Positions, walk_chain
 from lakedex.format.hfile import HFileReader
-from lakedex.format.logfile.block import BlockKind, LogBlock
-from lakedex.format.parquet.content import read_parquet_bytes
-from lakedex.schema.avro_nodes import AvroRecord
-from lakedex.schema.avro_type import parse_avro_record
+from lakedex.format.logfile.blocks import BlockKind, LogBlock
+from lakedex.format.parquet.pages import read_parquet_bytes
+from lakedex.schema.avro_schema import AvroRecord, parse_avro_record
 
 _BLOCK_HEAD = 8
 _Bytes = npt.NDArray[np.uint8]

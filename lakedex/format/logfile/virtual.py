@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakedex.errors import CorruptFile
-from lakedex.format.logfile.block import BlockKind, LogBlock
+from lakedex.format.logfile.blocks import BlockKind, LogBlock
 
 _FILES: Final = "logFiles"
 _NAME: Final = "name"
@@ -51,12 +51,11 @@ def decode_virtual_block(block: LogBlock) -> tuple[NamedLog, ...]:
     """
     data = block.content.read(0, block.content.size) if block.kind is BlockKind.VIRTUAL else b""
     try:
-        named = [NamedLog(each[_NAME], each[_SIZE]) for each in json.loads(data)[_FILES]]
+        named = [NamedLog(str(each[_NAME]), int(each[_SIZE])) for each in json.loads(data)[_FILES]]
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(block, data) from error
     for each in named:
-        is_text = isinstance(each.name, str) and isinstance(each.size_bytes, int)
-        if not is_text or "/" in each.name or each.size_bytes < 0:
+        if "/" in each.name or each.size_bytes < 0:
             raise _damaged(block, data)
     if not named:
         raise _damaged(block, data)

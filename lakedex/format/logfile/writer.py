@@ -10,11 +10,16 @@ import pyarrow as pa
 
 from lakedex.errors import InvalidInput
 from lakedex.format.avro import encode_records
-from lakedex.format.logfile.block import ROLLBACK_COMMAND, BlockKind, HeaderKey
+from lakedex.format.logfile.blocks import (
+    LOG_FORMAT_VERSION,
+    MAGIC,
+    ROLLBACK_COMMAND,
+    BlockKind,
+    HeaderKey,
+)
 from lakedex.format.logfile.deletes import encode_delete_content
-from lakedex.format.logfile.reader import LOG_FORMAT_VERSION, MAGIC
 from lakedex.format.parquet.writer import write_base_file
-from lakedex.schema.avro_nodes import AvroRecord
+from lakedex.schema.avro_schema import AvroRecord
 
 AVRO_BLOCK_VERSION = 3
 _NO_FOOTER = struct.pack(">i", 0)

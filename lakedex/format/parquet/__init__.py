@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lakedex.format.parquet.content import read_parquet_bytes
 from lakedex.format.parquet.footer import ParquetFooter, read_footer
+from lakedex.format.parquet.pages import read_parquet_bytes
 from lakedex.format.parquet.writer import write_base_file
 
 __all__ = ["ParquetFooter", "read_footer", "read_parquet_bytes", "write_base_file"]

@@ -21,9 +21,8 @@ from lakedex.expr.tree import Expr
 from lakedex.filegroup import FileSliceId
 from lakedex.index.contract import IndexedTable, Question
 from lakedex.index.file_index import FileIndex
-from lakedex.index.file_index.coverage import file_keys, keys_of
 from lakedex.index.file_index.kind import with_file_numbers
-from lakedex.index.file_index.run import FILE, list_runs, read_heads
+from lakedex.index.file_index.run import FILE, file_keys, keys_of, list_runs, read_heads
 from lakedex.index.verification.check import Check, FileRows, Subject
 from lakedex.index.verification.findings import ProblemKind
 

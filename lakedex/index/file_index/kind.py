@@ -35,7 +35,6 @@ from lakedex.index.contract import (
 from lakedex.index.cost import Estimate, round_trip_seconds
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.file_bounds import positions
-from lakedex.index.file_index.coverage import Coverage, DescribedRun, coverage
 from lakedex.index.file_index.definitions import (
     index_prefix,
     readable_file_indexes,
@@ -43,8 +42,11 @@ from lakedex.index.file_index.definitions import (
 )
 from lakedex.index.file_index.run import (
     FILE,
+    Coverage,
+    DescribedRun,
     EncodedEntries,
     RunHead,
+    coverage,
     list_runs,
     read_heads,
     read_table,

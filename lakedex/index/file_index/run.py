@@ -1,4 +1,4 @@
-"""A run of a file index: the entries of some data files, in one immutable Parquet file.
+"""Runs of a file index: the entries of some data files, each in one immutable Parquet file.
 
     Parquet   the entries, as the kind encodes them
     footer    lakedex.files     the data files by number: partition, name, size
@@ -7,7 +7,9 @@
               ...               what the kind adds, such as the bounds of its row groups
 
 Before a kind encodes them, and after it decodes them, entries are a table with the column `file`,
-the number of the data file, and the kind's own columns.
+the number of the data file, and the kind's own columns. A kind may encode them as inverted lists:
+each value once, with the numbers of the data files that hold it. A list that is null stands for all
+files of the run, so that a value which nearly every file holds takes no space.
 """
 
 from __future__ import annotations
@@ -19,14 +21,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakedex.errors import CorruptFile
+from lakedex.filegroup import FileSlice, ReadContext
 from lakedex.format.parquet.footer import PARQUET_ERRORS
 from lakedex.index.catalog import IndexInfo
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.file_index.definitions import folder_of
+from lakedex.index.file_bounds import same_column, slice_files
+from lakedex.index.file_index.definitions import folder_of, source_columns
 from lakedex.storage.protocol import FileInfo, Storage
 
 FILE: Final = "file"
@@ -35,6 +42,8 @@ FILES: Final = pa.schema([("partition", pa.string()), ("name", pa.string()), ("s
 _FILES_KEY, _REPLACES_KEY, _KIND_KEY = b"lakedex.files", b"lakedex.replaces", b"lakedex.kind"
 _FIRST_VERSION = 1
 _ROWS_A_GROUP = 1 << 16
+Ints = npt.NDArray[np.int64]
+_SEPARATOR = "/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,3 +213,131 @@ def unpacked(text: bytes) -> pa.Table:
         table = reader.read_all()
     table.validate(full=True)  # before an offset of it is believed
     return table
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedRun:
+    """A run and the slices of a snapshot that its files belong to."""
+
+    head: RunHead
+    slice_of: Ints
+    """The slice of each file of the run; -1 for files of no slice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What the runs of an index describe of the slices of a snapshot."""
+
+    runs: tuple[DescribedRun, ...]
+    covered: npt.NDArray[np.bool_]
+    """The slices all files of which are described."""
+    other_versions: frozenset[int] = frozenset()
+    """Versions of the kind that made runs which this version does not read."""
+
+
+def coverage(
+    context: ReadContext,
+    definition: IndexDefinition,
+    slices: tuple[FileSlice, ...],
+    heads: Sequence[RunHead],
+) -> Coverage:
+    """The slices that these runs describe.
+
+    A file is not described where the column had another name when it was written.
+    """
+    files = slice_files(slices)
+    keys = file_keys(slices)
+    described = np.zeros(len(keys), dtype=np.bool_)
+    runs = []
+    for head in heads:
+        at = pc.index_in(keys_of(head.files), value_set=keys).fill_null(-1).to_numpy()
+        described[at[at >= 0]] = True
+        slice_of = np.where(at >= 0, files.slice_of[at], -1) if len(keys) else at
+        runs.append(DescribedRun(head, slice_of.astype(np.int64)))
+    for column in source_columns(definition):
+        same = same_column(context.history, column, files)
+        if same is not None:
+            described &= same
+    lacking = np.bincount(files.slice_of[~described], minlength=len(slices)) > 0
+    return Coverage(tuple(runs), ~lacking)
+
+
+def file_keys(slices: tuple[FileSlice, ...]) -> pa.Array:
+    """The identity of each file of the slices, in the order of `slice_files`."""
+    return pa.array(
+        [
+            f"{each.partition}/{file.name}/{file.size_bytes}"
+            for each in slices
+            for file in (each.base, *each.logs)
+            if file is not None
+        ],
+        pa.string(),
+    )
+
+
+def keys_of(files: pa.Table) -> pa.Array:
+    """The identity of each file of a run, as `file_keys` has it."""
+    columns = [files[name].combine_chunks().cast(pa.string()) for name in files.column_names]
+    return pc.binary_join_element_wise(*columns, _SEPARATOR)
+
+
+def inverted(
+    values: pa.Array, numbers: pa.ChunkedArray, files: int, *, most: int | None = None
+) -> tuple[pa.Array, pa.ListArray]:
+    """The distinct values in their order, null last, and the files of each.
+
+    Args:
+        values: The values of all files.
+        numbers: The number of the file that each value is of.
+        files: How many files there are.
+        most: A value of more files than these gets a null list.
+
+    Example:
+        >>> owners = pa.chunked_array([pa.array([0, 1, 1])])
+        >>> values, lists = inverted(pa.array(["b", "a", "b"]), owners, 2)
+        >>> values.to_pylist(), lists.to_pylist()
+        (['a', 'b'], [[1], [0, 1]])
+    """
+    encoded = pc.dictionary_encode(values, null_encoding="encode")
+    distinct = encoded.dictionary
+    order = pc.sort_indices(distinct).to_numpy()
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    ranks = rank[encoded.indices.to_numpy().astype(np.int64)] if len(values) else rank
+    width = max(1, files)
+    pairs = np.unique(ranks * width + numbers.to_numpy().astype(np.int64))
+    owners, held = pairs // width, pairs % width
+    counts = np.bincount(owners, minlength=len(order))
+    is_everywhere = counts > (files if most is None else most)
+    held = held[~is_everywhere[owners]]
+    offsets = np.append(0, np.cumsum(np.where(is_everywhere, 0, counts)))
+    lists = pa.ListArray.from_arrays(
+        pa.array(offsets.astype(np.int32)),
+        pa.array(held.astype(np.int32)),
+        mask=pa.array(is_everywhere),
+    )
+    return distinct.take(pa.array(order)), lists
+
+
+def pairs_of(lists: pa.ListArray, files: int) -> tuple[Ints, Ints]:
+    """The positions of the lists and the files in them, one pair for each entry.
+
+    Example:
+        >>> rows, numbers = pairs_of(pa.array([[1], None]), 2)
+        >>> rows.tolist(), numbers.tolist()
+        ([0, 1, 1], [1, 0, 1])
+    """
+    is_everywhere = lists.is_null().to_numpy(zero_copy_only=False)
+    counts = pc.fill_null(pc.list_value_length(lists), files).to_numpy().astype(np.int64)
+    rows = np.repeat(np.arange(len(lists)), counts)
+    numbers = np.tile(np.arange(files), int(is_everywhere.sum()))
+    merged = np.empty(len(rows), dtype=np.int64)
+    merged[is_everywhere[rows]] = numbers
+    merged[~is_everywhere[rows]] = file_numbers(lists)
+    return rows, merged
+
+
+def file_numbers(lists: pa.ListArray | pa.ChunkedArray) -> Ints:
+    """The numbers of all lists, one after the other."""
+    numbers: Ints = pc.list_flatten(lists).to_numpy().astype(np.int64)
+    return numbers

@@ -1,1 +1,1 @@
-"""One package for each index kind; `lakedex.index.registry` lists them."""
+"""One package or module for each index kind; `lakedex.index.registry` lists them."""

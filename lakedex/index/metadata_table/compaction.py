@@ -1,36 +1,64 @@
-"""Compaction of the metadata table: the log files of every file group go into a new base file.
+"""Compaction of the metadata table, of whole file groups or of their log blocks alone.
 
-It is planned at one moment, under the lock of the data table: its instant lies after the completion
-of every deltacommit that it takes in, and before that of every later one. A plan whose work was cut
-short is carried out by whoever comes next.
+The log files of every file group go into a new base file. It is planned at one moment, under the
+lock of the data table: its instant lies after the completion of every deltacommit that it takes in,
+and before that of every later one. A plan whose work was cut short is carried out by the next
+writer.
+
+Log compaction makes one of many log blocks. It is cheaper, as base files are neither read nor
+written, and keeps the number of blocks small that readers go through between two compactions. The
+new block names the instants whose blocks it replaces; those stay in place until they are cleaned
+away.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from mmap import ACCESS_READ, mmap
+from tempfile import TemporaryFile
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakedex.config import TableConfig
+from lakedex.config import keys as names
 from lakedex.engine import Engine
 from lakedex.errors import CorruptFile, FileMissing
-from lakedex.filegroup.names import BaseFile, LogFile, parse_data_file
+from lakedex.filegroup.names import BaseFile, LogFile, base_file_name, parse_data_file
 from lakedex.filegroup.slices import FileSlice
-from lakedex.index.metadata_table.compaction_worker import CompactionJob, compact_groups
-from lakedex.index.metadata_table.group_files import GroupFile
+from lakedex.format.avro import METADATA_RECORD_SCHEMA
+from lakedex.format.hfile import HFileBuilder
+from lakedex.index.metadata_table.group_files import (
+    EXTENSION,
+    HFILE_OPTIONS,
+    MAX_KEY,
+    MIN_KEY,
+    TOKEN,
+    GroupChange,
+    GroupFile,
+    publish,
+    write_log,
+    write_while_pending,
+)
+from lakedex.index.metadata_table.group_merge import log_changes, merged_records
+from lakedex.index.metadata_table.group_reader import GroupReader
 from lakedex.index.metadata_table.instants import (
     FIRST_TIMES,
     MetadataStore,
     NextTime,
     base_stat,
     is_ahead,
+    log_stat,
     planned_operation,
     require_version,
     shares_of_groups,
 )
-from lakedex.index.metadata_table.log_compaction import drop_pending
-from lakedex.storage.address import StorageAddress
+from lakedex.index.metadata_table.partitions import metadata_partition
+from lakedex.storage.open import StorageAddress
+from lakedex.storage.protocol import Storage
 from lakedex.timeline import (
     Action,
     CompactionPlan,
@@ -47,6 +75,10 @@ _FIRST_LOG_BYTES = 80
 """The size of the log file by which a file group comes to be."""
 _PATIENCE = 3
 _OPERATION = "COMPACT"
+_COMPACTOR = "org.apache.hudi.table.action.compact.LogCompactionExecutionHelper"
+_LOG_OPERATION = "LOG_COMPACT"
+_MOST_BYTES = 64 << 20
+"""A block is made in memory, so groups with more bytes in log files wait for a compaction."""
 
 
 def compact_if_due(
@@ -271,3 +303,135 @@ def _stat(file: GroupFile, before: FileSlice) -> WriteStat:
         "totalLogRecords": file.records,
     }
     return replace(stat, other=counted, prev_base_file=before.base.name if before.base else None)
+
+
+def log_compact_if_due(
+    address: StorageAddress, engine: Engine, *, most_blocks: int, next_time: NextTime
+) -> str | None:
+    """Put the log blocks of file groups together that have so many.
+
+    The caller holds the table's lock, and is not between the metadata table's deltacommit and the
+    completion of its own instant.
+
+    Args:
+        address: Where the data table lies.
+        engine: Runs the workers.
+        most_blocks: How many log files since the last time make a group due.
+        next_time: Gives times that grow.
+
+    Returns:
+        The instant, or None when no group was due.
+    """
+    table = address.open()
+    config = load_table_config(table)
+    if not config.metadata_enabled:
+        return None
+    require_version(config)
+    store = MetadataStore.open(address)
+    drop_pending(store)
+    data = Timeline.load(table, config)
+    if is_ahead(store.timeline, data):
+        return None
+    slices = [
+        group
+        for name in config.metadata_partitions
+        for group in store.slices(name, data)
+        if _fresh_logs(store.timeline, group) >= most_blocks
+        and sum(log.size_bytes for log in group.logs) <= _MOST_BYTES
+    ]
+    if not slices:
+        return None
+    exact = store.exact(data, sorted({group.partition for group in slices}))
+    time = next_time()
+    strategy = {"compactorClassName": _COMPACTOR, "strategyParams": {}, "version": 1}
+    operations = tuple(planned_operation(group) for group in slices)
+    plan = CompactionPlan(operations, strategy=strategy, preserve_metadata=True)
+    pending = store.begin(time, Action.LOGCOMPACTION, plan.encode())
+    committed = frozenset(log.instant_time for group in slices for log in group.logs)
+    job = CompactionJob(address, time, pending, committed)
+    shares = shares_of_groups(slices, engine.parallelism)
+    answers = engine.map("put log blocks together", partial(_merge_groups, job), shares)
+    done = Instant(time, Action.LOGCOMPACTION, State.COMPLETED, next_time())
+    stats = (log_stat(file, time) for own in answers for file in own)
+    store.complete(done, stats, _LOG_OPERATION, store.exact_note(data, exact, done))
+    return time
+
+
+def drop_pending(store: MetadataStore) -> None:
+    """Take back log compactions that were cut short: they can be planned anew at any time."""
+    for instant in store.timeline.pending_of(Action.LOGCOMPACTION):
+        store.discard(instant.requested_time, Action.LOGCOMPACTION)
+
+
+def _fresh_logs(timeline: Timeline, group: FileSlice) -> int:
+    """How many log files came after the last one that a log compaction wrote."""
+    count = 0
+    for log in reversed(group.logs):
+        if timeline.requested_action(log.instant_time) is Action.LOGCOMPACTION:
+            break
+        count += 1
+    return count
+
+
+def _merge_groups(job: CompactionJob, groups: Sequence[FileSlice]) -> list[GroupFile]:
+    """The worker: one new log file for each group."""
+    storage = job.address.open().sub(names.METADATA_TABLE_FOLDER)
+    files = []
+    for group in groups:
+        described = metadata_partition(group.partition)
+        logs_only = replace(group, base=None)
+        reader = GroupReader(storage, described, logs_only, job.committed.__contains__)
+        changed = log_changes(described, reader)
+        live = changed.values.is_valid()
+        change = GroupChange(
+            group.file_id,
+            changed.keys.filter(live).cast(pa.string()),
+            changed.values.filter(live).cast(pa.binary()),
+            changed.keys.filter(pc.invert(live)).cast(pa.string()),
+        )
+        replaced = tuple(dict.fromkeys(block.instant_time for block in reader.log_blocks))
+        write = partial(write_log, storage, group.partition, job.instant, change, replaces=replaced)
+        files.append(write_while_pending(storage, job.instant, job.pending_path, write))
+    return files
+
+
+@dataclass(frozen=True)
+class CompactionJob:
+    """What all tasks of one compaction, or of one of log blocks alone, know."""
+
+    address: StorageAddress
+    instant: str
+    pending_path: str
+    """The inflight file of the compaction: once it is gone, nobody wants the files any more."""
+    committed: frozenset[str]
+    """The instants whose log blocks count."""
+
+
+def compact_groups(job: CompactionJob, groups: Sequence[FileSlice]) -> list[GroupFile]:
+    """Write the new base files of some file groups, one after the other."""
+    storage = job.address.open().sub(names.METADATA_TABLE_FOLDER)
+    return [_compact(storage, job, group) for group in groups]
+
+
+def _compact(storage: Storage, job: CompactionJob, group: FileSlice) -> GroupFile:
+    """Merge a group into a file of this machine, then put that in its place in one step."""
+    described = metadata_partition(group.partition)
+    reader = GroupReader(storage, described, group, job.committed.__contains__)
+    with TemporaryFile(prefix="lakedex-base-") as file:
+        builder = HFileBuilder(HFILE_OPTIONS, sink=file)
+        for records in merged_records(described, reader):
+            builder.add(records.keys, records.values)
+        info = {"schema": METADATA_RECORD_SCHEMA.encode()}
+        if builder.first_key is not None and builder.last_key is not None:
+            info |= {MIN_KEY: builder.first_key, MAX_KEY: builder.last_key}
+        builder.finish(file_info=info)
+        file.flush()
+        name = base_file_name(group.file_id, TOKEN, job.instant, EXTENSION)
+
+        def write() -> GroupFile:
+            with mmap(file.fileno(), 0, access=ACCESS_READ) as data, memoryview(data) as view:
+                size = publish(storage, f"{group.partition}/{name}", view)
+            counts = size, builder.entry_count
+            return GroupFile(group.partition, group.file_id, name, *counts, is_log=False)
+
+        return write_while_pending(storage, job.instant, job.pending_path, write)

@@ -16,7 +16,6 @@ from lakedex.config.keys import PARTITION_METAFILE
 from lakedex.engine import Engine
 from lakedex.errors import FileMissing, InvalidInput
 from lakedex.filegroup.names import parse_data_file
-from lakedex.index.metadata_table.change import Change
 from lakedex.index.metadata_table.group_files import (
     GroupChange,
     GroupFile,
@@ -34,9 +33,9 @@ from lakedex.index.metadata_table.instants import (
     log_stat,
     require_version,
 )
-from lakedex.index.metadata_table.partitions import Kind, metadata_partition
+from lakedex.index.metadata_table.partitions import Change, Kind, metadata_partition
 from lakedex.index.metadata_table.shard_writer import NotedRecords, ShardJob, note_tasks
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import Action, Instant, State, to_epoch_ms
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from lakedex.format.logfile import LogBlock
-from lakedex.index.metadata_table.cell_file import CellFile, RawCells, Selection
+from lakedex.index.metadata_table.group_reader import CellFile, RawCells, Selection
 from lakedex.storage import Storage
 from lakedex.storage.source import MemorySource
 

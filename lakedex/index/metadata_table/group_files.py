@@ -28,9 +28,8 @@ from lakedex.format.logfile import (
     encode_block,
     encode_delete_content,
 )
-from lakedex.index.metadata_table.change import Change
 from lakedex.index.metadata_table.hashing import shards_of
-from lakedex.index.metadata_table.partitions import MetadataPartition
+from lakedex.index.metadata_table.partitions import Change, MetadataPartition
 from lakedex.keys import escape_path_value
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import Timeline, load_table_config

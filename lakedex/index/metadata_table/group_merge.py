@@ -25,8 +25,12 @@ import pyarrow.compute as pc
 
 from lakedex.format.avro import METADATA_RECORD, decode_distinct, encode_distinct, encode_records
 from lakedex.format.hfile import HFileReader
-from lakedex.index.metadata_table.cell_file import NO_BYTES, Selection
-from lakedex.index.metadata_table.group_reader import GroupReader, record_schema
+from lakedex.index.metadata_table.group_reader import (
+    NO_BYTES,
+    GroupReader,
+    Selection,
+    record_schema,
+)
 from lakedex.index.metadata_table.merging import merge_batches
 from lakedex.index.metadata_table.partitions import (
     FILES_PAYLOAD,

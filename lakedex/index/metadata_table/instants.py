@@ -19,7 +19,7 @@ from lakedex.index.metadata_table.exactness import NotedFiles, exact_note
 from lakedex.index.metadata_table.group_files import GroupFile
 from lakedex.index.metadata_table.partitions import metadata_partition, no_groups
 from lakedex.keys import unescape_path_value
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.storage.paths import split
 from lakedex.storage.protocol import FileInfo, FileList, Storage
 from lakedex.timeline import (

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput
 from lakedex.index.metadata_table.hashing import file_name_id, name_id
-from lakedex.index.metadata_table.partitions import NON_PARTITIONED_KEY
+from lakedex.index.metadata_table.partitions import NON_PARTITIONED_KEY, PARTITION_STAT_MARK
 from lakedex.schema.field_paths import flat
 
 SECONDARY_SEPARATOR = "$"
@@ -47,6 +47,16 @@ def bloom_key(partition: str, file_name: str) -> str:
 def partition_id(partition: str) -> str:
     """The base64 hash of a partition path, that of a table without partitions included."""
     return name_id(partition or NON_PARTITIONED_KEY)
+
+
+def expression_partition_id(partition: str) -> str:
+    """What follows the column in the key of a partition's record of an expression index.
+
+    Example:
+        >>> name_id("ts") + expression_partition_id("p=p1")
+        'oyTjviKHuhI=2CMHrhWVE9w=uQZe3qIrnTg='
+    """
+    return name_id(PARTITION_STAT_MARK) + partition_id(partition)
 
 
 def partition_key(path: str) -> str:

@@ -32,7 +32,7 @@ from lakedex.index.metadata_table.partitions import (
     STATS_PAYLOAD,
     MetadataPartition,
 )
-from lakedex.index.metadata_table.stat_bounds import is_zone_note
+from lakedex.index.metadata_table.stat_values import is_zone_note
 
 _Bound = dict[str, Any]
 _DECIMAL = 10

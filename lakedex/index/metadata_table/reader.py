@@ -23,10 +23,16 @@ from lakedex.filegroup.names import BaseFile, LogFile
 from lakedex.filegroup.slices import FileSlice, Visibility, latest_slices
 from lakedex.format.hfile import KeyRange
 from lakedex.format.logfile import LogBlock
-from lakedex.index.metadata_table.cell_file import CellFile, RawCells, Selection
 from lakedex.index.metadata_table.exactness import NotedFiles
 from lakedex.index.metadata_table.file_cache import KEPT_FILES, MOST_FILE_BYTES
-from lakedex.index.metadata_table.group_reader import GroupReader, decode_cells, record_schema
+from lakedex.index.metadata_table.group_reader import (
+    CellFile,
+    GroupReader,
+    RawCells,
+    Selection,
+    decode_cells,
+    record_schema,
+)
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.instants import FIRST_TIMES, files_by_partition, may_be_of_data
 from lakedex.index.metadata_table.merging import merge_batches

@@ -22,7 +22,7 @@ from lakedex.engine import Engine
 from lakedex.errors import CorruptFile, FileMissing, IndexUnusable, InvalidInput
 from lakedex.filegroup.slices import FileSlice
 from lakedex.format.spill import Segment, SpillWriter
-from lakedex.index.definition_files import load_definitions
+from lakedex.index.definitions import load_definitions
 from lakedex.index.metadata_table.creation import PartitionPlan, create_metadata_table
 from lakedex.index.metadata_table.group_merge import merged_records
 from lakedex.index.metadata_table.group_reader import GroupReader
@@ -36,7 +36,7 @@ from lakedex.index.metadata_table.instants import (
 from lakedex.index.metadata_table.partitions import metadata_partition
 from lakedex.index.metadata_table.shard_writer import ENTRY_SCHEMA, NotedRecords, write_entries
 from lakedex.index.written import KeyNote
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import (
     Timeline,

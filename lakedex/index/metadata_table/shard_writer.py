@@ -31,7 +31,7 @@ from lakedex.index.metadata_table.group_files import (
 from lakedex.index.metadata_table.hashing import java_hashes, shard_numbers
 from lakedex.index.written import KeyNote
 from lakedex.schema.field_paths import flat
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.storage.protocol import Storage
 
 _Ints = npt.NDArray[np.int64]

@@ -8,6 +8,7 @@ slice comes from one thread, in order; other threads may pass other slices at th
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ import pyarrow as pa
 from lakedex.engine import Engine, LocalEngine
 from lakedex.errors import LakedexError
 from lakedex.filegroup import RECORD_KEY, FileSliceId, ReadContext, Slices
+from lakedex.format.spill import SpillWriter
 from lakedex.index.contract import IndexedTable
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.file_bounds import SliceFiles, slice_files
@@ -24,6 +26,7 @@ from lakedex.index.metadata_table.hashing import file_name_id
 from lakedex.index.metadata_table.keys import partition_id
 from lakedex.index.verification.findings import Findings, ProblemKind
 from lakedex.index.verification.statistics import FileStatistics
+from lakedex.index.written import KeyNote
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import Timeline
 
@@ -204,3 +207,20 @@ class Check:
                 if not self.failed:  # by another thread, in the same moment
                     self.failed = True
                     self.problem(ProblemKind.UNREADABLE, self.name, str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class RepairedTable:
+    """The table whose indexes are repaired."""
+
+    storage: Storage
+    scratch: str
+    """A folder for spill files."""
+    definitions: Mapping[str, IndexDefinition]
+
+    def spilled(self, rows: pa.Table) -> KeyNote:
+        """Rows in a spill file, as tasks pass them to a commit."""
+        writer = SpillWriter(self.storage, f"{self.scratch}/repair-{uuid.uuid4().hex}")
+        segment = writer.add(rows.combine_chunks())
+        writer.finish()
+        return KeyNote(0, segment)

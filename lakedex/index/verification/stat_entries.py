@@ -24,10 +24,10 @@ from lakedex.filegroup import FileSliceId
 from lakedex.index.metadata_table import STATS_PAYLOAD, MetadataTable
 from lakedex.index.metadata_table.hashing import name_id
 from lakedex.index.metadata_table.keys import column_stats_prefix
-from lakedex.index.stat_values import StatValues, stat_values
+from lakedex.index.metadata_table.stat_values import StatValues, stat_values
 from lakedex.index.verification.check import Check, Subject
-from lakedex.index.verification.entries import live_keys
 from lakedex.index.verification.findings import ProblemKind
+from lakedex.index.verification.keys import live_keys
 from lakedex.index.verification.statistics import Actual, FileStatistics
 
 _Mask = npt.NDArray[np.bool_]

@@ -20,8 +20,8 @@ from lakedex.index.written import KeyNote
 from lakedex.table import Snapshot
 from lakedex.write.context import WriteContext
 from lakedex.write.rows import FILE_ID, KEY
+from lakedex.write.tag.index_lookup import RecordIndexAccess, record_locations
 from lakedex.write.tag.plan import global_record_index
-from lakedex.write.tag.record_places import RecordIndexAccess, record_places
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def _moved(task: _Task) -> KeyNote | None:
     if notes is None:
         return None
     keys = notes["key"].combine_chunks()
-    places = record_places(storage, task.index, pa.table({KEY: keys}))
+    places = record_locations(storage, task.index, pa.table({KEY: keys}))
     stays = pc.invert(pc.is_in(places[FILE_ID], value_set=pa.array(task.replaced, pa.string())))
     elsewhere = places[KEY].filter(stays).combine_chunks()
     writer = SpillWriter(storage, f"{task.facts.scratch}/moved-{uuid.uuid4().hex}")

@@ -10,7 +10,7 @@ from lakedex.services.clustering.selection import Selection
 from lakedex.table import Snapshot
 from lakedex.write.layout.order import RowOrder, Strategy, column_names
 from lakedex.write.metadata_plan import plan_metadata
-from lakedex.write.target import StoredSchema, WriteSchema
+from lakedex.write.write_schema import StoredSchema, WriteSchema
 from lakedex.write.write_target import Target
 
 

@@ -32,8 +32,8 @@ from lakedex.txn.heartbeat import SignsOfLife
 from lakedex.txn.lock import open_lock
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
-from lakedex.txn.scratch import Scratch
 from lakedex.txn.transaction import Transaction
+from lakedex.txn.working_folders import Scratch
 from lakedex.write.layout.order import RowOrder, column_names
 from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.operation import CLUSTER
@@ -50,8 +50,8 @@ from lakedex.write.resizing.planning import (
 from lakedex.write.resizing.running import slices_of_plan, write_resizes
 from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.rows import KEY
-from lakedex.write.target import StoredSchema, WriteSchema
 from lakedex.write.verbs import TableWriter
+from lakedex.write.write_schema import StoredSchema, WriteSchema
 from lakedex.write.write_target import Target, write_context
 
 log = logging.getLogger("lakedex")

@@ -13,18 +13,16 @@ from lakedex.services.clustering.plan import Regrouping
 from lakedex.services.rewrite_commit import commit_rewrite
 from lakedex.table import Snapshot
 from lakedex.txn.transaction import Transaction
-from lakedex.write.assign import arranged_groups, share_out
+from lakedex.write.assign import arranged_groups, share_out, stored_rows
 from lakedex.write.commit import Outcome
 from lakedex.write.handles.task import write_groups
 from lakedex.write.handles.work import TaskResult, WriteTask
-from lakedex.write.layout.arranging import Unarranged, arrange
+from lakedex.write.layout.arranging import Part, Unarranged, arrange
 from lakedex.write.layout.order import RowOrder
-from lakedex.write.layout.parts import Part
 from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.operation import CLUSTER
 from lakedex.write.result import StepClock, WriteResult
-from lakedex.write.row_size import stored_rows
-from lakedex.write.target import StoredSchema, WriteSchema
+from lakedex.write.write_schema import StoredSchema, WriteSchema
 from lakedex.write.write_target import Target, write_context
 
 log = logging.getLogger("lakedex")

@@ -17,8 +17,8 @@ from lakedex.services.clustering.rewriting import rewrite_groups
 from lakedex.services.clustering.selection import Selection
 from lakedex.table import Snapshot
 from lakedex.timeline import Action
-from lakedex.txn.scratch import Scratch
 from lakedex.txn.transaction import Transaction
+from lakedex.txn.working_folders import Scratch
 from lakedex.write.layout.order import RowOrder, Strategy
 from lakedex.write.operation import CLUSTER
 from lakedex.write.result import StepClock, WriteResult

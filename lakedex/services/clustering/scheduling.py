@@ -34,8 +34,8 @@ from lakedex.timeline.clustering_plan import ClusteringPlan
 from lakedex.txn.begin import locked_table, put_plan
 from lakedex.txn.lock import open_lock
 from lakedex.txn.recovery import recover
-from lakedex.txn.scratch import Scratch
 from lakedex.txn.transaction import Transaction
+from lakedex.txn.working_folders import Scratch
 from lakedex.write.layout.order import RowOrder, Strategy
 from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.rows import KEY

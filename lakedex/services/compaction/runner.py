@@ -33,16 +33,16 @@ from lakedex.timeline import Action, CompactionOperation, CompactionPlan, instan
 from lakedex.txn.begin import locked_table
 from lakedex.txn.lock import open_lock
 from lakedex.txn.recovery import is_being_run
-from lakedex.txn.scratch import Scratch
 from lakedex.txn.transaction import Transaction
+from lakedex.txn.working_folders import Scratch
 from lakedex.write.assign import Group, share_out
 from lakedex.write.commit import Outcome
 from lakedex.write.handles.work import TaskResult, WriteTask
 from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.operation import COMPACT
 from lakedex.write.result import StepClock, WriteResult
-from lakedex.write.target import StoredSchema, WriteSchema
 from lakedex.write.verbs import TableWriter
+from lakedex.write.write_schema import StoredSchema, WriteSchema
 from lakedex.write.write_target import Target, write_context
 
 log = logging.getLogger("lakedex")

@@ -22,9 +22,9 @@ from lakedex.txn.heartbeat import Heartbeat
 from lakedex.txn.index_builds import discard_build
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
-from lakedex.write.holding import locked
-from lakedex.write.target import check_writable
 from lakedex.write.verbs import TableWriter
+from lakedex.write.write_schema import check_writable
+from lakedex.write.write_target import locked
 
 
 def adopt_plan(writer: TableWriter, instant: str) -> Claim:

@@ -6,7 +6,7 @@ import atexit
 import threading
 
 from lakedex.errors import InvalidInput
-from lakedex.index.build_progress import BuildProgress, read_progress
+from lakedex.index.builds import BuildProgress, read_progress
 from lakedex.services.indexing.claims import Claim
 from lakedex.services.indexing.runner import Stopped, run_build
 from lakedex.write.verbs import TableWriter

@@ -15,7 +15,7 @@ from lakedex.txn.conflicts import commits_since, restore_conflict
 from lakedex.txn.index_builds import name_run
 from lakedex.txn.recovery import is_being_run
 from lakedex.txn.rollback import LockedTable
-from lakedex.write.target import StoredSchema
+from lakedex.write.write_schema import StoredSchema
 
 _OPERATION = "UPSERT_PREPPED"
 _WRITES = (

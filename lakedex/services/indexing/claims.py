@@ -18,12 +18,11 @@ from lakedex.txn.heartbeat import Heartbeat, SignsOfLife
 from lakedex.txn.index_builds import discard_build, end_runs, is_run, name_run
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable, forget
-from lakedex.write.holding import locked
 from lakedex.write.metadata_build import index_definitions
 from lakedex.write.metadata_plan import plan_metadata
-from lakedex.write.target import StoredSchema, check_writable
 from lakedex.write.verbs import TableWriter
-from lakedex.write.write_target import Target
+from lakedex.write.write_schema import StoredSchema, check_writable
+from lakedex.write.write_target import Target, locked
 
 _OPERATION = "INDEX"
 

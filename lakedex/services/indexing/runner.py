@@ -12,7 +12,7 @@ import pyarrow as pa
 from lakedex.config import keys
 from lakedex.config.metadata_options import zone_setting
 from lakedex.errors import CommitConflict, FileMissing, StorageError
-from lakedex.index.build_progress import BuildProgress, write_progress
+from lakedex.index.builds import BuildProgress, write_progress
 from lakedex.index.metadata_table.creation import (
     BasePlace,
     PartitionPlan,
@@ -33,15 +33,14 @@ from lakedex.table.own_properties import write_own_properties
 from lakedex.timeline import Action, Instant, State, write_instant
 from lakedex.timeline.plans import PlanKind, write_plan
 from lakedex.txn.index_builds import add_definitions, publish_build, run_path
-from lakedex.txn.places import spill_folder
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
-from lakedex.write.holding import locked
+from lakedex.txn.working_folders import spill_folder
 from lakedex.write.metadata_build import partition_plans, survey_wants
 from lakedex.write.metadata_plan import plan_metadata
-from lakedex.write.target import StoredSchema, WriteSchema
 from lakedex.write.verbs import TableWriter
-from lakedex.write.write_target import write_context
+from lakedex.write.write_schema import StoredSchema, WriteSchema
+from lakedex.write.write_target import locked, write_context
 
 _MOST_SNAPSHOTS = 5
 """After so many the writers wait for the builder, once."""

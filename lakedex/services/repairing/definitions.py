@@ -10,12 +10,12 @@ import logging
 
 from lakedex.config import keys
 from lakedex.errors import CorruptFile, FileMissing, TableNotFound
-from lakedex.index.definition_files import saved_definitions, write_definitions
+from lakedex.index.definitions import saved_definitions, write_definitions
 from lakedex.index.metadata_table.creation import remove_partition_of
 from lakedex.index.metadata_table.instants import MetadataStore
 from lakedex.index.registry import find_metadata_kind, is_named_index
 from lakedex.storage import Storage
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table.lost_instants import metadata_problem
 from lakedex.timeline import Timeline, load_table_config, update_properties
 from lakedex.txn.begin import locked_table

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from lakedex.errors import CommitConflict
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.index.deltacommit import commit_changes
-from lakedex.index.metadata_table.change import Change
+from lakedex.index.metadata_table.partitions import Change
 from lakedex.index.registry import find_metadata_kind, kept_notes, metadata_kind
-from lakedex.index.repair import RepairedTable
+from lakedex.index.verification.check import RepairedTable
 from lakedex.index.verification.findings import Problem, ProblemKind
 from lakedex.index.written import CommitChanges
 from lakedex.table import Snapshot
@@ -26,7 +26,7 @@ from lakedex.txn.begin import write_action
 from lakedex.txn.transaction import CommitScope, Transaction
 from lakedex.write.build_survey import SurveyWants, survey
 from lakedex.write.metadata_plan import plan_metadata
-from lakedex.write.target import StoredSchema, WriteSchema
+from lakedex.write.write_schema import StoredSchema, WriteSchema
 from lakedex.write.write_target import Target, write_context
 
 _OPERATION = "INDEX"

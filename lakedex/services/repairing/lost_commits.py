@@ -22,8 +22,7 @@ from lakedex.errors import TimelineDamaged
 from lakedex.filegroup import FileSlice, FileSliceId, parse_data_file
 from lakedex.filegroup.names import LogFile
 from lakedex.index.metadata_table import NON_PARTITIONED_KEY, Kind, metadata_partition
-from lakedex.index.metadata_table.cell_file import Selection
-from lakedex.index.metadata_table.group_reader import GroupReader
+from lakedex.index.metadata_table.group_reader import GroupReader, Selection
 from lakedex.index.metadata_table.instants import MetadataStore
 from lakedex.index.metadata_table.partitions import FILES_PAYLOAD
 from lakedex.index.registry import live_file_groups

@@ -51,8 +51,8 @@ from lakedex.txn.begin import WRITTEN_VERSION
 from lakedex.txn.metadata_rollback import drop_metadata
 from lakedex.txn.recovery import recover
 from lakedex.write import operation as kinds
-from lakedex.write.holding import locked
 from lakedex.write.verbs import TableWriter
+from lakedex.write.write_target import locked
 
 FILES = Kind.FILES.value
 _KNOWN_TO_NOBODY = (

@@ -20,7 +20,7 @@ from lakedex.services.repairing.commit_files import rebuilt_commit
 from lakedex.services.repairing.lost_commits import rebuild_lost_instants
 from lakedex.services.verifying.timeline_files import read_completed
 from lakedex.storage import Storage
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import (
     own_properties_problem,

@@ -22,7 +22,7 @@ from lakedex.errors import AlreadyExists, FileMissing
 from lakedex.filegroup import FileSlice, parse_data_file, read_slice
 from lakedex.filegroup.names import BaseFile, LogFile, base_file_name
 from lakedex.storage import Storage
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import (
     Action,
@@ -34,13 +34,13 @@ from lakedex.timeline import (
     WriteStat,
     write_instant,
 )
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.txn.markers import MarkerKind, create_marker
-from lakedex.txn.places import marker_folder
+from lakedex.txn.working_folders import marker_folder
 from lakedex.write.context import WriteContext
 from lakedex.write.handles.base_file import encode_base_file
 from lakedex.write.handles.incoming import with_file_name
-from lakedex.write.target import StoredSchema, WriteSchema
+from lakedex.write.write_schema import StoredSchema, WriteSchema
 
 _PLAN_VERSION = 2
 

@@ -35,15 +35,15 @@ from lakedex.services.upgrading.new_properties import TARGET_VERSION, property_c
 from lakedex.services.upgrading.state import UpgradeReport, UpgradeState, forget
 from lakedex.services.upgrading.timeline_move import Moved, remove_old, stage_timeline
 from lakedex.storage import Storage
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import CompactionPlan, Timeline, load_table_config, update_properties
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
+from lakedex.txn.clocks import InstantClock
 from lakedex.txn.heartbeat import HeartbeatOptions
 from lakedex.txn.lock import LockOptions, TableLock, open_lock
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
-from lakedex.txn.times import InstantClock
 from lakedex.write.context import WriteContext
 from lakedex.write.metadata_build import ensure_metadata
 from lakedex.write.metadata_plan import RECORD_INDEX, plan_groups

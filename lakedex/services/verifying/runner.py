@@ -28,8 +28,8 @@ from lakedex.index.registry import (
     metadata_kind,
 )
 from lakedex.index.verification.check import Check, Subject
-from lakedex.index.verification.entries import foreign_groups
 from lakedex.index.verification.findings import Findings, ProblemKind
+from lakedex.index.verification.keys import foreign_groups
 from lakedex.services.verifying.data_pass import Listener, Progress, show_data
 from lakedex.services.verifying.report import VerifyReport
 from lakedex.services.verifying.timeline_files import (

@@ -11,10 +11,10 @@ import numpy as np
 from lakedex.errors import InvalidInput, LakedexError
 from lakedex.expr.tree import Expr, Unknown
 from lakedex.filegroup import META_COLUMNS, FileSlice
+from lakedex.index.advice import HypotheticalIndex, Sampled, WhatIfQuery
 from lakedex.index.cost import LEAST_S
 from lakedex.index.registry import default_kind, kinds_by_name, metadata_kind
-from lakedex.index.sampling import spread_slices
-from lakedex.index.what_if import HypotheticalIndex, Sampled, WhatIfQuery
+from lakedex.index.size_estimate import spread_slices
 from lakedex.prune import Report, Step
 from lakedex.services.index_estimating import stored_ranges
 from lakedex.services.index_names import indexed_path

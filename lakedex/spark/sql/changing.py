@@ -32,7 +32,7 @@ from lakedex.spark.sql.names import NamedTable
 from lakedex.spark.sql.other_views import check_whole
 from lakedex.spark.sql.plans import kind, name_parts, optional, quoted, relation_under
 from lakedex.spark.table import SparkTable
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.write import operation as kinds
 
 _NEW = "__lakedex_new_"

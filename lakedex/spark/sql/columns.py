@@ -40,7 +40,7 @@ from lakedex.spark.sql.plans import Node, kind, listed, member, optional, quoted
 from lakedex.spark.table import SparkTable
 from lakedex.write import operation as kinds
 from lakedex.write.row_source import ArrowRowSource
-from lakedex.write.target import StoredSchema
+from lakedex.write.write_schema import StoredSchema
 
 _BY_HISTORY = "hoodie.schema.on.read.enable"
 Step = Callable[[pa.Schema], pa.Schema]

@@ -17,13 +17,12 @@ from lakedex.config import decode_properties, format_properties, parse_propertie
 from lakedex.config.keys import PARTITION_METAFILE
 from lakedex.errors import AlreadyExists, FileMissing, InvalidInput, UnsupportedFeature
 from lakedex.filegroup import partition_layout
-from lakedex.keys.generator import KeyGenerator
+from lakedex.keys.generator import KeyGenerator, value_text
 from lakedex.keys.partition_path import (
     DEFAULT_PARTITION,
     OLD_DEFAULT_PARTITION,
     PartitionLayout,
 )
-from lakedex.keys.value_text import value_text
 from lakedex.services.partition_patterns import matches_wildcard
 from lakedex.spark.table import SparkTable
 from lakedex.storage.protocol import Storage

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from lakedex.storage import Storage
-from lakedex.txn.lock.file_lock import FileLock
-from lakedex.txn.lock.protocol import LockOptions, TableLock
-from lakedex.txn.lock.storage_lock import StorageLock
+from lakedex.txn.lock.lease import LockOptions, TableLock
+from lakedex.txn.lock.providers import FileLock, StorageLock
 
 __all__ = ["LockOptions", "TableLock", "open_lock"]
 

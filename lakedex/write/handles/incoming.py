@@ -1,4 +1,7 @@
-"""The rows that a file group is given: read from their segments, told apart, given meta columns."""
+"""The rows that go into one file group, and what comes of them (`Outcome`).
+
+Rows are read from their segments, classified by masks, and get their meta columns.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,12 @@ from lakedex.filegroup import META_COLUMNS, ReadContext
 from lakedex.filegroup.log_changes import marked_deleted, without_ordering
 from lakedex.filegroup.ordering import ordering_values, raw_ordering
 from lakedex.format.spill import Segment, read_segments
+from lakedex.index.maintenance import ChangedRows, ColumnSizes, FileRows
+from lakedex.index.written import BloomText
 from lakedex.merge import Entries
 from lakedex.schema.field_paths import flat
 from lakedex.storage.protocol import Storage
-from lakedex.write.handles.work import GroupWork, WriteTask
+from lakedex.write.handles.work import GroupWork, WriteTask, WrittenFile
 from lakedex.write.rows import DELETE, ELSEWHERE, FILE_ID, KEY, LIVE, PARTITION
 
 Mask = npt.NDArray[np.bool_]
@@ -158,3 +163,29 @@ def _with_meta(
 
 def _mask(values: pa.ChunkedArray) -> Mask:
     return values.fill_null(pa.scalar(value=False)).to_numpy().astype(np.bool_)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A written file with its rows, and the keys that came and left."""
+
+    file: WrittenFile
+    rows: pa.Table
+    sizes: ColumnSizes
+    added: pa.Array
+    gone: pa.Array
+    bloom: BloomText | None = None
+    changed: ChangedRows | None = None
+    """The rows for indexes of rows; None where there are none, or they have to be read yet."""
+    unread: Incoming | None = None
+    """The rows for indexes of rows, where it has to be read what they replace."""
+    named: tuple[Outcome, ...] = ()
+    """The log files that a virtual one names."""
+
+    @property
+    def file_rows(self) -> FileRows:
+        """The file as indexes of files see it."""
+        file = self.file
+        return FileRows(
+            file.partition, file.name, file.size, self.rows, self.sizes, bloom=self.bloom
+        )

@@ -20,7 +20,7 @@ from lakedex.storage.protocol import Storage
 from lakedex.table import Snapshot
 from lakedex.timeline.instant import Action, Instant, State, file_name
 from lakedex.txn.markers import MarkerKind, marker_path
-from lakedex.txn.places import writer_path
+from lakedex.txn.working_folders import writer_path
 from lakedex.write.context import WriteContext
 from lakedex.write.handles.work import GroupWork
 

@@ -4,6 +4,10 @@
 
 The driver sees names and counts only. A range is about as large as the others whatever the rows
 are: their keys divide rows that are equal in the order.
+
+The rows are in file slices or in spill files (`Part`). A spilled row has the form that the writer
+of its file group expects. Rows of a file slice keep their meta columns, by which the writer
+recognises them as unchanged.
 """
 
 from __future__ import annotations
@@ -20,14 +24,46 @@ import numpy as np
 import pyarrow as pa
 
 from lakedex.engine import Engine
-from lakedex.filegroup import ReadContext
+from lakedex.filegroup import FileSlice, ReadContext, read_slice
 from lakedex.format.spill import Segment, SpillWriter, read_segments
 from lakedex.write.context import WriteContext
-from lakedex.write.layout.boxes import Boxes
-from lakedex.write.layout.order import RowOrder
-from lakedex.write.layout.parts import Part, read_part
-from lakedex.write.layout.ranges import Ranges
-from lakedex.write.layout.ranks import Ints
+from lakedex.write.layout.order import Ints, RowOrder
+from lakedex.write.layout.ranges import Boxes, Ranges
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some rows of one partition."""
+
+    partition: str
+    source: FileSlice | Segment
+
+    @property
+    def size_bytes(self) -> int:
+        """About how much there is to read."""
+        source = self.source
+        return source.length if isinstance(source, Segment) else source.size_bytes
+
+    @property
+    def name(self) -> str:
+        """A name that no other part of the table has."""
+        source = self.source
+        if isinstance(source, Segment):
+            return f"{source.path} {source.offset}"
+        return f"{source.partition} {source.file_id}"
+
+
+def read_part(
+    context: ReadContext, part: Part, columns: Sequence[str] | None = None
+) -> Iterator[pa.Table]:
+    """The rows of a part, with all columns unless some are named."""
+    if isinstance(part.source, Segment):
+        rows = read_segments(context.storage, [part.source], columns)
+        if rows is not None:
+            yield rows
+        return
+    yield from read_slice(context, part.source, columns or context.schema.names)
+
 
 _SAMPLED_A_FILE = 300
 _LEAST_SAMPLE = 5_000

@@ -2,6 +2,11 @@
 
 An expression index stands for what its expression gives. Rows that are equal in the order are
 ordered by their key, so that no value is too frequent to be divided.
+
+Values become integer ranks in the same order: null first, NaN last, strings and bytes compared byte
+by byte. The Z-order and Hilbert curves run through a grid of such ranks; points that are near on
+the curve are near in all dimensions. Coordinates are columns of integers below 2**bits, a position
+on the curve is one integer of bits times dimensions bits.
 """
 
 from __future__ import annotations
@@ -9,15 +14,138 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput, LakedexError
 from lakedex.index.maintenance import ComputedColumn, MaintainedIndex
-from lakedex.write.layout.curves import MOST_DIMENSIONS, bits_for, hilbert, zorder
-from lakedex.write.layout.ranks import Ints, has_order, joined, quantiles, ranks
 from lakedex.write.rows import KEY
+
+Ints = npt.NDArray[np.int64]
+Column: TypeAlias = "pa.Array | pa.ChunkedArray"
+
+
+def has_order(data_type: pa.DataType) -> bool:
+    """Whether rows can be sorted by a column of this type."""
+    return not (pa.types.is_nested(data_type) or pa.types.is_null(data_type))
+
+
+def ranks(values: Column) -> Ints:
+    """The rank of each value, the same for equal ones and without gaps; that of null is 0.
+
+    Example:
+        >>> ranks(pa.array(["b", None, "a", "b"])).tolist()
+        [2, 0, 1, 2]
+    """
+    found: Ints = pc.rank(values, sort_keys="ascending", tiebreaker="dense").to_numpy()
+    found = found.astype(np.int64)
+    if values.null_count:
+        found[pc.is_null(values).to_numpy(zero_copy_only=False).astype(np.bool_)] = 0
+    return found
+
+
+def joint_ranks(first: Column, second: Column) -> tuple[Ints, Ints]:
+    """The ranks of the values of two columns among each other."""
+    both = ranks(pa.chunked_array([*_chunks(first), *_chunks(second)], first.type))
+    return both[: len(first)], both[len(first) :]
+
+
+def quantiles(values: Column, sample: Column, bits: int) -> Ints:
+    """Where each value lies among those of a sample, from 0 to 2**bits - 1.
+
+    As many sample rows lie in each stretch of numbers of one length, however values are spread;
+    equal values have one number.
+
+    Example:
+        >>> quantiles(pa.array([5, 900, -1]), pa.array([1, 5, 7, 1000]), 4).tolist()
+        [4, 12, 0]
+    """
+    count = len(sample)
+    if not count:
+        return np.zeros(len(values), dtype=np.int64)
+    known, found = joint_ranks(sample, values)
+    less = np.searchsorted(np.sort(known), found, side="left")
+    return (np.minimum(less, count - 1) << bits) // count
+
+
+def joined(first: Ints, second: Ints) -> Ints:
+    """Ranks of pairs: by the first number, then by the second; small as long as both are."""
+    pairs = first * (int(second.max(initial=0)) + 1) + second
+    numbered: Ints = np.unique(pairs, return_inverse=True)[1]
+    return numbered.astype(np.int64, copy=False)
+
+
+def _chunks(values: Column) -> list[pa.Array]:
+    return values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+
+
+Places = npt.NDArray[np.uint64]
+MOST_DIMENSIONS = 32
+_PLACE_BITS = 64
+_MOST_BITS = 16
+
+
+def bits_for(dimensions: int) -> int:
+    """How many bits a coordinate may have, so that places fit their type."""
+    return min(_MOST_BITS, _PLACE_BITS // dimensions)
+
+
+def zorder(coordinates: Sequence[Ints | Places], bits: int) -> Places:
+    """Places on the Z-order curve: the bits of the coordinates in turn, highest first.
+
+    Example:
+        >>> zorder([np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])], 1).tolist()
+        [0, 1, 2, 3]
+    """
+    axes = [axis.astype(np.uint64) for axis in coordinates]
+    places = np.zeros(len(axes[0]), dtype=np.uint64)
+    one = np.uint64(1)
+    for bit in reversed(range(bits)):
+        for axis in axes:
+            places = (places << one) | ((axis >> np.uint64(bit)) & one)
+    return places
+
+
+def hilbert(coordinates: Sequence[Ints], bits: int) -> Places:
+    """Places on the Hilbert curve, whose neighbours differ by one in one coordinate.
+
+    The coordinates are turned by Skilling's transform, so that their bits in turn are the place.
+
+    Example:
+        >>> hilbert([np.array([0, 0, 1, 1]), np.array([0, 1, 1, 0])], 1).tolist()
+        [0, 1, 2, 3]
+    """
+    axes = [axis.astype(np.uint64) for axis in coordinates]
+    top = 1 << (bits - 1)
+    _turn(axes, top)
+    for number in range(1, len(axes)):
+        axes[number] = axes[number] ^ axes[number - 1]
+    flips = np.zeros(len(axes[0]), dtype=np.uint64)
+    step = top
+    while step > 1:
+        is_set = (axes[-1] & np.uint64(step)) != 0
+        flips = np.where(is_set, flips ^ np.uint64(step - 1), flips)
+        step >>= 1
+    return zorder([axis ^ flips for axis in axes], bits)
+
+
+def _turn(axes: list[Places], top: int) -> None:
+    """Turn and mirror the cubes inside of each cube, from the largest to the smallest."""
+    step = top
+    while step > 1:
+        below = np.uint64(step - 1)
+        for number, axis in enumerate(axes):
+            is_set = (axis & np.uint64(step)) != 0
+            swapped = (axes[0] ^ axis) & below
+            first = np.where(is_set, axes[0] ^ below, axes[0] ^ swapped)
+            if number:
+                axes[number] = np.where(is_set, axis, axis ^ swapped)
+            axes[0] = first
+        step >>= 1
 
 
 class Strategy(Enum):

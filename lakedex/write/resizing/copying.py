@@ -20,9 +20,8 @@ from lakedex.index.kinds.bucket.engine import PartitionBuckets, RingBuckets
 from lakedex.index.kinds.bucket.hashes import hash_keys
 from lakedex.schema.field_paths import flat
 from lakedex.write.context import WriteContext
-from lakedex.write.parts import CopyOf, TaggedPart
 from lakedex.write.resizing.pending import PendingRing
-from lakedex.write.rows import FILE_ID, KEY
+from lakedex.write.rows import FILE_ID, KEY, CopyOf, TaggedPart
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,10 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from lakedex.errors import CommitConflict, IndexUnusable, InvalidInput
+from lakedex.errors import CommitConflict, CorruptFile, IndexUnusable, InvalidInput
 from lakedex.filegroup import FileSlice, FileSliceId, read_slice
+from lakedex.filegroup.log_changes import read_log
+from lakedex.format.logfile import BlockKind
 from lakedex.index.kinds.bucket.engine import PartitionBuckets
 from lakedex.index.kinds.bucket.hashes import hash_keys
 from lakedex.index.kinds.bucket.hashing_metadata import HashingMetadata
@@ -28,25 +30,23 @@ from lakedex.index.kinds.bucket.ring import HashRing
 from lakedex.index.written import KeyNote, note_rows
 from lakedex.schema.field_paths import flat
 from lakedex.storage import Storage
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import Timeline, load_table_config
-from lakedex.txn.conflicts import CopiedGroups
+from lakedex.txn.conflicts import CopiedGroups, is_copy_for
 from lakedex.txn.transaction import CommitScope, Transaction
 from lakedex.write.assign import Group, add_segment, share_out
 from lakedex.write.commit import CommittedBuckets, Outcome
 from lakedex.write.context import WriteContext
-from lakedex.write.handles.notes import spill_notes
-from lakedex.write.handles.task import write_groups
+from lakedex.write.handles.task import spill_notes, write_groups
 from lakedex.write.handles.work import TaskResult, WriteTask
-from lakedex.write.layout.arranging import spread
-from lakedex.write.layout.order import RowOrder
-from lakedex.write.layout.parts import Part
-from lakedex.write.layout.ranks import Ints
+from lakedex.write.layout.arranging import Part, spread
+from lakedex.write.layout.order import Ints, RowOrder
 from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.resizing.planning import BucketResize, RingTable
 from lakedex.write.result import StepClock
 from lakedex.write.rows import KEY
-from lakedex.write.target import StoredSchema, WriteSchema
+from lakedex.write.write_schema import StoredSchema, WriteSchema
 from lakedex.write.write_target import Target, write_context
 
 _RUNS: Final = 1 << 30
@@ -126,7 +126,7 @@ def write_resizes(
     committed = ResizedBuckets(tuple(rings.values()), replaced, transaction.instant, taken)
     moves = BucketMoves(
         tuple(
-            _without_copied(transaction.snapshot.timeline, each, resize, committed.copies)
+            _without_copied(transaction.snapshot, each, resize, committed.copies)
             for resize in resizes
             for each in resize.slices
         ),
@@ -135,6 +135,7 @@ def write_resizes(
         {partition: frozenset(file_ids) for partition, file_ids in outputs.items()},
         order,
     )
+    _check_left_out(target, replaced, moves.slices)
     outcome = write_moves(target, transaction, moves, committed, scratch=scratch, clock=clock)
     has_keys = outcome.plan.has_record_index or any(b.has_keys for b in outcome.plan.building)
     if has_keys or target.options.window is not None:
@@ -148,18 +149,61 @@ def write_resizes(
 
 
 def _without_copied(
-    timeline: Timeline, current: FileSlice, resize: BucketResize, copies: CopiedGroups
+    snapshot: Snapshot, current: FileSlice, resize: BucketResize, copies: CopiedGroups
 ) -> FileSlice:
     """A file slice as it was planned, if the new buckets have all that was written to it since.
 
     Writers of other engines may have added to it without that.
     """
     later = [log for log in current.logs if log.name not in resize.planned_logs]
+    listed = {name for name, _ in snapshot.listing.files.get(current.partition, ())}
     for time in {log.instant_time for log in later}:
-        instant = timeline.find(time)
-        if instant is None or current.id not in copies.joined(timeline.commit_metadata(instant)):
+        instant = snapshot.timeline.find(time)
+        if instant is None:
+            return current
+        metadata = snapshot.timeline.commit_metadata(instant)
+        copied = {
+            name
+            for stat in metadata.partition_to_stats.get(current.partition, ())
+            if is_copy_for(stat, copies.resize)
+            for name in stat.log_files or ()
+        }
+        if current.id not in copies.joined(metadata) or not copied <= listed:
             return current
     return replace(current, logs=tuple(log for log in current.logs if log not in later))
+
+
+@dataclass(frozen=True)
+class _LogsTask:
+    address: StorageAddress
+    logs: tuple[tuple[str, int], ...]
+
+
+def _check_left_out(
+    target: Target, replaced: Sequence[FileSlice], read: Sequence[FileSlice]
+) -> None:
+    """See that log files which are left out are whole, and those that virtual ones name.
+
+    Raises:
+        CorruptFile: one of them is damaged.
+        FileMissing: one of them is not there.
+    """
+    logs = tuple(
+        (current.path_of(log.name), log.size_bytes)
+        for current, planned in zip(replaced, read, strict=True)
+        for log in set(current.logs).difference(planned.logs)
+    )
+    count = min(len(logs), target.engine.parallelism)
+    tasks = [_LogsTask(target.address, logs[at::count]) for at in range(count)]
+    target.engine.map("check log files", _check_logs, tasks)
+
+
+def _check_logs(task: _LogsTask) -> None:
+    storage = task.address.open()
+    for path, size in task.logs:
+        for block in read_log(storage, path, size):
+            if block.kind is BlockKind.CORRUPT:
+                raise CorruptFile(path, block.offset, expected="whole blocks", actual="a torn one")
 
 
 @dataclass(frozen=True)

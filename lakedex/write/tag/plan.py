@@ -16,16 +16,19 @@ from lakedex.index.metadata_table import MetadataTable
 from lakedex.index.metadata_table.partitions import no_groups
 from lakedex.keys import escape_path_value
 from lakedex.table.snapshot import Snapshot
-from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import CommittedInstants
 from lakedex.txn.conflicts import pending_groups
 from lakedex.write.context import WriteContext
-from lakedex.write.tag.catalog import spill_slices
-from lakedex.write.tag.hints import with_hints
-from lakedex.write.tag.lookup import find_matches, lookup_tasks
-from lakedex.write.tag.record_places import RECORD_INDEX, RecordIndexAccess, VisibleInstants
-from lakedex.write.tag.tag_plan import TagPlan
-from lakedex.write.tag.windowed_places import ask_first
-from lakedex.write.windowed.tagging import plan_windowed_lookup
+from lakedex.write.tag.index_lookup import (
+    RECORD_INDEX,
+    RecordIndexAccess,
+    VisibleInstants,
+    look_up_window,
+)
+from lakedex.write.tag.lookup import find_matches, lookup_tasks, with_hints
+from lakedex.write.tag.stored_rows import spill_slices
+from lakedex.write.tag.tag_rows import TagPlan
+from lakedex.write.windowed_index import plan_windowed_lookup
 
 _DASHES_IN_PARTITION_GROUP = 4
 """`record-index-<escaped partition>-0000-0`; the escape leaves no dash in a partition."""
@@ -110,7 +113,7 @@ def _without_found(
     """Ask the windowed index first, and answer the keys that it does not find, by bucket."""
     asked = [number for number, segments in enumerate(buckets) if segments]
     tasks = [tuple(buckets[number]) for number in asked]
-    answers = engine.map("find keys in the index", partial(ask_first, facts, window), tasks)
+    answers = engine.map("find keys in the index", partial(look_up_window, facts, window), tasks)
     rest: list[list[Segment]] = [[] for _ in buckets]
     for number, answer in zip(asked, answers, strict=True):
         matches[number].append(answer.places)

@@ -18,7 +18,7 @@ from lakedex.format.avro import (
     encode_records,
 )
 from lakedex.schema import arrow_schema, parse_avro_record, parse_avro_schema
-from lakedex.schema.avro_type import AvroRecord
+from lakedex.schema.avro_schema import AvroRecord
 from tests.fuzz.cases import Target
 from tests.fuzz.mutators import EXTREMES, mutate, zigzag
 from tests.fuzz.nesting import deep_json

@@ -29,7 +29,7 @@ from lakedex.timeline import (
     read_plan,
     to_epoch_ms,
 )
-from lakedex.timeline.archive_log import ArchiveLog
+from lakedex.timeline.archived import ArchiveLog
 from lakedex.timeline.container import encode_record
 from lakedex.timeline.lsm_history import LsmHistory
 from tests.fuzz.cases import Target

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import lakedex as house
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from tests.support.compactions import assert_all_agree, begin, logged
 from tests.support.history import writer_of
 from tests.support.write_shapes import Shape

@@ -41,22 +41,22 @@ def test_an_unknown_index_is_one_line_and_exit_code_2(golden, lakedex):
     assert "nope" in result.stderr
 
 
-def test_a_repair_takes_the_time_zone_that_an_index_of_hudi_needs(golden, lakedex):
+def test_a_repair_takes_the_time_zone_that_an_index_of_hudi_needs(damage, lakedex):
     """Hudi does not store the time zone of `idx_datestr`, and the option is the only way to it."""
-    table = golden("cow_trips_all_indexes")
-    before = lakedex("read", table.path, "--format", "json").stdout
-    shutil.rmtree(Path(table.path, ".hoodie/metadata"))
-    found = lakedex("verify", table.path)
+    path = str(damage("cow_trips_all_indexes").path)
+    before = lakedex("read", path, "--format", "json").stdout
+    shutil.rmtree(Path(path, ".hoodie/metadata"))
+    found = lakedex("verify", path)
     assert (found.exit_code, found.stdout.splitlines()[-1]) == (1, "1 problem")
     option = "lakedex.expression.time.zone"
-    refused = lakedex("repair", table.path)
+    refused = lakedex("repair", path)
     assert refused.exit_code == 2
     assert f"give that of the sessions that wrote it as the option {option}" in refused.stderr
-    unknown = lakedex("repair", table.path, "--option", f"{option}=Mars/Olympus")
+    unknown = lakedex("repair", path, "--option", f"{option}=Mars/Olympus")
     assert (unknown.exit_code, "'Mars/Olympus'" in unknown.stderr) == (2, True), unknown.stderr
-    done = lakedex("repair", table.path, "--option", f"{option}=UTC")
+    done = lakedex("repair", path, "--option", f"{option}=UTC")
     assert done.exit_code == 0, done.stderr
-    assert lakedex("verify", table.path).exit_code == 0
-    assert lakedex("read", table.path, "--format", "json").stdout == before
-    refresh = lakedex("index", "refresh", table.path, "idx_datestr", "--option", f"{option}=UTC")
+    assert lakedex("verify", path).exit_code == 0
+    assert lakedex("read", path, "--format", "json").stdout == before
+    refresh = lakedex("index", "refresh", path, "idx_datestr", "--option", f"{option}=UTC")
     assert refresh.exit_code == 0, refresh.stderr

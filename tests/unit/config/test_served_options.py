@@ -122,6 +122,9 @@ SHOWN = {
     "unit/services/test_plain_columns.py": """
         hoodie.metadata.index.column.stats.column.list
     """,
+    "unit/services/test_resizing_dual_writes.py": """
+        hoodie.clustering.updates.strategy
+    """,
     "unit/services/test_rollback_and_restore.py": """
         hoodie.clean.fileversions.retained
         hoodie.clean.policy

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakedex.errors import InvalidDefinition
-from lakedex.expr.fold import fold_compare, fold_in, order_key
-from lakedex.expr.normal_form import normalise
+from lakedex.expr.normal_form import fold_compare, fold_in, normalise, order_key
 from lakedex.expr.points import key_points, points
 from lakedex.expr.tree import (
     FALSE,

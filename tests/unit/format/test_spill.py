@@ -9,7 +9,7 @@ import pytest
 
 from lakedex.errors import LakedexError
 from lakedex.format.spill import Segment, SpillWriter, read_segments
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 
 
 def test_small_and_large_segments_come_back_in_order(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from lakedex.errors import CorruptFile
 from lakedex.index.metadata_table import file_cache
-from lakedex.index.metadata_table.cell_file import Selection
 from lakedex.index.metadata_table.file_cache import KEPT_FILES, MOST_FILE_BYTES, KeptFiles
+from lakedex.index.metadata_table.group_reader import Selection
 from lakedex.services.verifying import verify
 from lakedex.storage.local import LocalStorage
 from lakedex.table import Snapshot

@@ -10,7 +10,7 @@ import pytest
 
 import lakedex
 from lakedex.index.metadata_table.merging import _join
-from lakedex.index.metadata_table.stat_bounds import NO_NAN
+from lakedex.index.metadata_table.stat_values import NO_NAN
 from tests.support.table_builder import TableBuilder
 from tests.support.write_lab import Lab, source
 

@@ -12,7 +12,7 @@ import pytest
 
 from lakedex.engine import LocalEngine
 from lakedex.errors import CorruptFile, IndexUnusable, InvalidInput
-from lakedex.index.kinds.files.records import files_change
+from lakedex.index.kinds.files.kind import files_change
 from lakedex.index.kinds.record_index.records import write_notes
 from lakedex.index.metadata_table import creation, resharding
 from lakedex.index.metadata_table.compaction import compact_if_due
@@ -235,7 +235,7 @@ class Missing:
 
 sys.meta_path.insert(0, Missing())
 import lakedex.index.metadata_table.shard_writer
-import lakedex.index.metadata_table.compaction_worker
+import lakedex.index.metadata_table.compaction
 import lakedex.index.metadata_table.resharding
 import lakedex.index.kinds.record_index.records
 import lakedex.index.kinds.secondary.records

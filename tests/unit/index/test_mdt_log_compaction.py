@@ -8,7 +8,7 @@ import pytest
 
 import lakedex
 from lakedex.services.compaction import run_compaction, schedule_compaction
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.timeline import Action, State
 from tests.support.compactions import assert_all_agree, begin, logged
 from tests.support.history import History, create, writer_of

@@ -13,13 +13,13 @@ import pytest
 from lakedex.errors import InvalidInput
 from lakedex.format.avro import METADATA_RECORD, decode_records
 from lakedex.format.avro.lanes import offsets, payload
-from lakedex.index.kinds.bloom_filters import records as bloom_records
+from lakedex.index.kinds.bloom_filters.kind import BloomFiltersKind
 from lakedex.index.kinds.column_stats.records import column_stats_change
-from lakedex.index.kinds.files.records import files_change
+from lakedex.index.kinds.files.kind import files_change
 from lakedex.index.kinds.partition_stats.records import partition_stats_change
-from lakedex.index.kinds.record_index.records import encode_places
+from lakedex.index.kinds.record_index.records import encode_locations
 from lakedex.index.metadata_table.keys import bloom_key, column_stats_key, column_stats_prefix
-from lakedex.index.stat_values import stat_values
+from lakedex.index.metadata_table.stat_values import stat_values
 from lakedex.index.written import BloomText, CommitChanges
 from tests.support.metadata_lab import stats_table
 
@@ -158,7 +158,7 @@ def test_bloom_filters_of_base_files_come_and_go():
         notes={"bloom_filters": [BloomText("p", "new", "DYNAMIC_V0", "AAAA")]},
         removed={"p": ["old", ".log"]},
     )
-    change = bloom_records.records("bloom_filters", changes, "20240101000000000", {})
+    change = BloomFiltersKind().records("bloom_filters", changes, "20240101000000000", {})
     (record,) = decoded(change)[0].values()
     assert record["BloomFilterMetadata"] == {
         "type": "DYNAMIC_V0",
@@ -178,7 +178,7 @@ def test_file_ids_of_every_form_are_kept():
         "D5F9A2C5-6d0b-4219-9edc-1bc2e2d22082-0",
         "file-7",
     ]
-    values = encode_places(["p=p1"] * 5, ids, 1794767405287)
+    values = encode_locations(["p=p1"] * 5, ids, 1794767405287)
     bounds, raw = offsets(values), payload(values)
     rows = decode_records(METADATA_RECORD, raw, bounds[:-1], bounds[1:], path="x").to_pylist()
     found = [row["recordIndexMetadata"] for row in rows]

@@ -22,11 +22,10 @@ from lakedex.expr.normal_form import normalise
 from lakedex.filegroup import read_slice
 from lakedex.index.contract import Question
 from lakedex.index.file_index.definitions import file_index_definitions
-from lakedex.index.file_index.postings import inverted, pairs_of
-from lakedex.index.file_index.run import list_runs, read_heads
+from lakedex.index.file_index.run import inverted, list_runs, pairs_of, read_heads
 from lakedex.index.kinds.ngram import NgramKind
 from lakedex.index.kinds.ngram.conditions import Piece, folded, required_pieces
-from lakedex.index.kinds.ngram.grams import bits_of_pieces, bits_of_texts
+from lakedex.index.kinds.ngram.kind import bits_of_pieces, bits_of_texts
 from lakedex.services.index_creating import create_index
 from lakedex.services.index_estimating import estimate_index
 from tests.support.index_lab import IndexLab

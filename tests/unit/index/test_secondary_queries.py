@@ -78,7 +78,8 @@ class Asked:
         kept = frozenset(columns)
         if kept not in self._opened:
             without = {"column_stats", "partition_stats"}
-            without |= {NAME.format(column) for column in INDEXED if column not in kept}
+            others = {NAME.format(column) for column in INDEXED if column not in kept}
+            without |= others.intersection(self.scanned.snapshot.definitions)
             options = lakedex.ReadOptions(without_indexes=without, weighs_cost=False)
             self._opened[kept] = lakedex.open(self.path, options=options)
         return self._opened[kept]

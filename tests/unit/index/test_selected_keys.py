@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakedex.index.kinds.secondary.key_predicate import united
-from lakedex.index.metadata_table.cell_file import Selection
+from lakedex.index.metadata_table.group_reader import Selection
 
 TEXTS = st.text(st.sampled_from("\0$ab"), max_size=3)
 KEYS = TEXTS.map(str.encode)

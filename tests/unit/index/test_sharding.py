@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakedex.errors import InvalidInput
-from lakedex.index.metadata_table.cell_file import Selection
+from lakedex.index.metadata_table.group_reader import Selection
 from lakedex.index.metadata_table.hashing import java_hashes, shards_of
 from lakedex.storage import open_storage
 from lakedex.table import Snapshot

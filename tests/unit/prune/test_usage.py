@@ -27,7 +27,7 @@ from lakedex.prune.usage import (
     stored_usage,
 )
 from lakedex.storage import open_storage
-from lakedex.storage.memory import memory_storage
+from lakedex.storage.object_store import memory_storage
 from lakedex.table import Snapshot
 from tests.support.sample_tables import ALL_INDEXES, make_rows
 from tests.support.sample_tables import SCHEMA as SAMPLE_SCHEMA

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lakedex.errors import CorruptFile, LakedexError, UnsupportedFeature
 from lakedex.schema import AvroFixed, AvroRecord, AvroUnion, parse_avro_record, parse_avro_schema
 
-GOLDEN = sorted(path.stem for path in (Path(__file__).parents[2] / "golden").glob("*.json"))
+GOLDEN = sorted(path.stem for path in (Path(__file__).parents[2] / "golden").glob("*.zip"))
 
 
 def texts_of(table: str) -> set[str]:

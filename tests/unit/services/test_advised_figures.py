@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from lakedex.index.advice import Demand
 from lakedex.index.registry import metadata_kind
-from lakedex.index.sampling import files_per_value, files_with_any
+from lakedex.index.size_estimate import files_per_value, files_with_any
 from lakedex.services.index_creating import create_index
 from lakedex.services.index_estimating import estimate_index, sampled_table
 from lakedex.write.row_source import ArrowRowSource

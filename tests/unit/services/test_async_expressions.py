@@ -14,7 +14,7 @@ from lakedex.services.index_creating import create_index, resume_index
 from lakedex.services.index_dropping import drop_index
 from lakedex.services.indexing import BackgroundBuild, start_build
 from lakedex.services.indexing.claims import put_down
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.upkeep.cleaning import clean_table
 from lakedex.write.verbs import TableWriter
 from tests.support.index_builds import FIRST, assert_no_trace, lead

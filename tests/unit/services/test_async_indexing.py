@@ -165,7 +165,7 @@ def waits_for(trips: Trips, step: str) -> None:
     event = threading.Event()
     for _ in range(600):
         (build,) = trips.table().snapshot.builds
-        told = lakedex.index.build_progress.read_progress(trips.address.open(), build.instant)
+        told = lakedex.index.builds.read_progress(trips.address.open(), build.instant)
         if told is not None and told.step == step:
             return
         event.wait(0.1)

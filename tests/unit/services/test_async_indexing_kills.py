@@ -16,7 +16,7 @@ from lakedex.engine import LocalEngine
 from lakedex.errors import InvalidInput
 from lakedex.services.index_creating import create_index, resume_index
 from lakedex.services.index_dropping import drop_index
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.timeline import Action
 from lakedex.write.verbs import TableWriter
 from tests.support.index_builds import FIRST, RIDER, assert_no_trace

@@ -18,7 +18,7 @@ from lakedex.services.index_dropping import drop_index
 from lakedex.services.indexing import BackgroundBuild
 from lakedex.services.indexing.claims import Claim, put_down
 from lakedex.services.rolling_back import rollback_instant
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.timeline import update_properties
 from lakedex.write.verbs import TableWriter
 from tests.support.index_builds import Interrupted, assert_no_trace, begun, lead

@@ -15,7 +15,7 @@ import lakedex
 from lakedex.engine import LocalEngine
 from lakedex.errors import InvalidInput, LakedexError, UnsupportedFeature
 from lakedex.services.clustering import cluster_table
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table.creation import TableSpec, create_table
 from lakedex.timeline import Action
 from lakedex.write.row_source import ArrowRowSource

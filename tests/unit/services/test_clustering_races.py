@@ -12,7 +12,7 @@ import lakedex
 from lakedex.engine import LocalEngine
 from lakedex.errors import CommitConflict
 from lakedex.services.clustering import cluster_table
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.timeline import Action
 from tests.support.history import Commit, History, create, writer_of
 from tests.support.killing import finish, start

@@ -17,7 +17,7 @@ from lakedex.services.compaction import compact_table, run_compaction, schedule_
 from lakedex.services.compaction.scheduling import choose, is_due, operation_of
 from lakedex.services.inline import writer_with_services
 from lakedex.services.resharding import reshard_index
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table.creation import TableSpec, create_table
 from lakedex.timeline import Action, CompactionOperation, CompactionPlan, State
 from lakedex.write.row_source import ArrowRowSource

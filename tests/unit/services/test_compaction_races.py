@@ -18,7 +18,7 @@ from lakedex.services.compaction import (
     runner,
     schedule_compaction,
 )
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.timeline import Action, State
 from lakedex.write.row_source import ArrowRowSource
 from lakedex.write.verbs import TableWriter
@@ -39,7 +39,7 @@ from tests.support.write_shapes import WRITE_OPTIONS, Shape
 
 MOR = Shape("mor", "GLOBAL_RECORD_LEVEL_INDEX", "simple")
 BLOOM = Shape("mor", "BLOOM", "simple")
-UNHEEDED = ("lakedex.txn.transaction.group_conflict", "lakedex.write.grouping.service_conflict")
+UNHEEDED = ("lakedex.txn.transaction.group_conflict", "lakedex.write.assign_stage.service_conflict")
 """What a writer of another engine does not ask."""
 EVERY = os.environ.get("LAKEDEX_KILLS") == "all"
 

@@ -16,7 +16,7 @@ from lakedex.errors import InvalidInput, LakedexError, UnsupportedFeature
 from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.services.index_dropping import drop_index
 from lakedex.services.indexing.claims import give_up, start_build
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Instant, State, update_properties, write_instant
 from lakedex.write.verbs import TableWriter

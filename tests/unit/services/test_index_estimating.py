@@ -9,7 +9,7 @@ import pytest
 
 from lakedex.engine import LocalEngine
 from lakedex.errors import InvalidInput
-from lakedex.index.kinds.secondary import estimate as secondary_estimate
+from lakedex.index.kinds.secondary import advice as secondary_advice
 from lakedex.services import index_estimating
 from lakedex.services.index_estimating import estimate_index
 from lakedex.write.row_source import ArrowRowSource
@@ -47,7 +47,7 @@ def trips(tmp_path_factory) -> Trips:
 @pytest.mark.parametrize("sampled", [4, 24])
 @pytest.mark.parametrize("column", ["rider", "driver"])
 def test_an_estimate_is_near_the_real_index(trips, tmp_path, monkeypatch, column, sampled):
-    monkeypatch.setattr(secondary_estimate, "_MOST_SLICES", sampled)
+    monkeypatch.setattr(secondary_advice, "_MOST_SLICES", sampled)
     told = estimate_index(trips.table().snapshot, column)
     own = trips.copied(tmp_path / "t")
     own.index(column)

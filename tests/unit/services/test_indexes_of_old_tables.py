@@ -10,7 +10,7 @@ import lakedex
 from lakedex.engine import LocalEngine
 from lakedex.services.inline import writer_with_services
 from lakedex.services.resharding import reshard_index
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.write.row_source import ArrowRowSource
 from tests.support.history import History, create
 from tests.support.row_model import arrow_rows, assert_holds

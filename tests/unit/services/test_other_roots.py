@@ -16,8 +16,7 @@ from lakedex.services.compaction import compact_table
 from lakedex.services.index_creating import create_index
 from lakedex.services.partition_evolving import evolve_partitions
 from lakedex.services.rolling_back import rollback_instant
-from lakedex.storage.address import StorageAddress
-from lakedex.storage.open import open_storage
+from lakedex.storage.open import StorageAddress, open_storage
 from lakedex.storage.roots import ROOTS_FILE, ROOTS_OPTION, RootsStorage
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec

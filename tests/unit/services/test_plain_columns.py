@@ -14,7 +14,7 @@ from lakedex.engine import LocalEngine
 from lakedex.errors import CommitConflict, InvalidInput, UnsupportedFeature
 from lakedex.schema.column_changes import rename_column
 from lakedex.services.index_creating import create_index
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec
 from lakedex.write.verbs import TableWriter

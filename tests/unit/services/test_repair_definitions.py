@@ -8,7 +8,7 @@ import pytest
 
 import lakedex
 from lakedex.errors import CorruptFile, IndexUnusable, LakedexError
-from lakedex.index.definition_files import COPY_PATH
+from lakedex.index.definitions import COPY_PATH
 from lakedex.services.index_creating import create_index
 from lakedex.services.repairing import repair_table
 from tests.support.secondary import Trips

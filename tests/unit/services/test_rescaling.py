@@ -16,7 +16,7 @@ from lakedex.services.index_creating import create_index
 from lakedex.services.inline import writer_with_services
 from lakedex.services.rescaling import rescale_buckets
 from lakedex.services.rolling_back import rollback_instant
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.write.verbs import TableWriter
 from tests.support.bucket_checks import check_buckets, check_same, content_of, snapshot_of
 from tests.support.buckets import assert_in_buckets

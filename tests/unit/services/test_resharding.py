@@ -13,7 +13,7 @@ from lakedex.engine import LocalEngine
 from lakedex.errors import CommitConflict
 from lakedex.services.inline import writer_with_services
 from lakedex.services.resharding import reshard_index
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.timeline import Action, Instant, State, load_table_config, write_instant
 from lakedex.write.row_source import ArrowRowSource
 from tests.support.compactions import Interrupted

@@ -32,7 +32,7 @@ from lakedex.services.compaction import compact_table, schedule_compaction
 from lakedex.services.inline import writer_with_services
 from lakedex.services.restoring import restore_table
 from lakedex.services.rolling_back import rollback_instant
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.timeline import Action, RequestedReplace
 from lakedex.upkeep.archiving import archive_table
 from lakedex.upkeep.cleaning import clean_table

@@ -23,7 +23,7 @@ from lakedex.services.compaction import compact_table
 from lakedex.services.index_creating import create_index
 from lakedex.services.restoring import restore_table
 from lakedex.services.rolling_back import rollback_instant
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.upkeep.cleaning import clean_table
 from lakedex.write.resizing import ResizeLimits
 from lakedex.write.verbs import TableWriter

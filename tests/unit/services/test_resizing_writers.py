@@ -16,7 +16,7 @@ from lakedex.services.clustering.resizing import (
 )
 from lakedex.services.inline import writer_with_services
 from lakedex.services.rolling_back import rollback_instant
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.write.resizing import ResizeLimits
 from lakedex.write.verbs import TableWriter
 from tests.support.bucket_checks import check_buckets, rings_of, snapshot_of

@@ -14,7 +14,7 @@ from lakedex.services.clustering import cluster_table
 from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
 from lakedex.services.restoring import restore_table
 from lakedex.services.rolling_back import rollback_instant
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.timeline import Action, Instant, PlanKind, State, load_table_config, write_instant
 from lakedex.timeline.plans import read_plan
 from lakedex.txn.begin import locked_table

@@ -12,10 +12,10 @@ import lakedex
 from lakedex.errors import CommitConflict, InvalidInput
 from lakedex.services.clustering import cluster_table, run_clustering, schedule_clustering
 from lakedex.services.inline import writer_with_services
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.timeline import Action, RequestedReplace, State
-from lakedex.txn.places import HEARTBEATS
 from lakedex.txn.transaction import Transaction
+from lakedex.txn.working_folders import HEARTBEATS
 from tests.support.compactions import assert_all_agree, begin
 from tests.support.history import Commit, History, create, writer_of
 from tests.support.killing_storage import Fuse, Killed, KillingAddress

@@ -21,7 +21,7 @@ from lakedex.config import keys
 from lakedex.errors import CommitConflict, UnsupportedFeature
 from lakedex.services.upgrading import upgrade_table
 from lakedex.services.upgrading.state import PATH as STATE_PATH
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.timeline import (
     Action,
     Instant,

@@ -14,7 +14,7 @@ import lakedex
 from lakedex.errors import InvalidInput
 from lakedex.filegroup.names import BaseFile
 from lakedex.filegroup.slices import FileSlice
-from lakedex.index.what_if import Sampled
+from lakedex.index.advice import Sampled
 from lakedex.services.index_creating import create_index
 from lakedex.services.what_if import report as what_if_report
 from lakedex.write.row_source import ArrowRowSource

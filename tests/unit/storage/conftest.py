@@ -16,7 +16,7 @@ from moto.server import ThreadedMotoServer
 
 from lakedex.storage import Storage, open_storage
 from lakedex.storage.arrow_store import ArrowStorage
-from lakedex.storage.memory import memory_storage
+from lakedex.storage.object_store import memory_storage
 
 BUCKET = "lake-bucket"
 ACCESS_KEY = "AKIDLAKEDEXTEST"

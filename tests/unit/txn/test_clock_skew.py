@@ -13,12 +13,12 @@ import pytest
 from lakedex.config import TimelineZone
 from lakedex.errors import CommitConflict
 from lakedex.storage import Storage, open_storage
-from lakedex.storage.memory import memory_storage
+from lakedex.storage.object_store import memory_storage
 from lakedex.timeline import from_epoch_ms
-from lakedex.txn import heartbeat, store_clock, times
+from lakedex.txn import clocks, heartbeat
 from lakedex.txn.heartbeat import Heartbeat, HeartbeatOptions, is_alive
 from lakedex.txn.lock import LockOptions, lease, open_lock
-from lakedex.txn.places import CLOCK, writer_path
+from lakedex.txn.working_folders import CLOCK, writer_path
 from lakedex.upkeep.cleaning import clean_table
 from tests.support.write_lab import Lab, row, source
 
@@ -30,13 +30,13 @@ T = "20261115183005287"
 @contextmanager
 def clock_off_by(skew_ms: int) -> Iterator[None]:
     """What is done here is done on a machine whose clock is off."""
-    right = store_clock.own_now_ms
+    right = clocks.own_now_ms
 
     def wrong() -> int:
         return right() + skew_ms
 
     with (
-        mock.patch.object(times, "_now_ms", wrong),
+        mock.patch.object(clocks, "own_now_ms", wrong),
         mock.patch.object(heartbeat, "own_now_ms", wrong),
         mock.patch.object(lease, "_now_ms", wrong),
     ):
@@ -103,7 +103,7 @@ def test_a_beat_that_is_old_by_every_clock_is_of_the_dead(table):
         for skew in (-10 * MINUTE_MS, 0, 10 * MINUTE_MS):
             with clock_off_by(skew):
                 assert is_alive(storage, T, options)
-        later = store_clock.own_now_ms() + 10 * MINUTE_MS
+        later = clocks.own_now_ms() + 10 * MINUTE_MS
         with (
             clock_off_by(10 * MINUTE_MS),
             mock.patch.object(heartbeat, "store_now_ms", return_value=later),
@@ -168,7 +168,7 @@ def test_a_claimed_time_is_taken_by_nobody_else(tmp_path):
     lab = Lab(tmp_path, "cow", "SIMPLE")
     lab.writer.upsert(source([row("a", "p", 1)]))
     storage = open_storage(lab.path)
-    claimed = from_epoch_ms(store_clock.own_now_ms() + 10 * MINUTE_MS, TimelineZone.UTC)
+    claimed = from_epoch_ms(clocks.own_now_ms() + 10 * MINUTE_MS, TimelineZone.UTC)
     beating = Heartbeat(storage, claimed, HeartbeatOptions())
     beating.start()
     record = json.loads(storage.read(writer_path(claimed)))

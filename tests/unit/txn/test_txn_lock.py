@@ -11,7 +11,7 @@ import pytest
 
 from lakedex.errors import CommitConflict, InvalidInput
 from lakedex.storage import Storage, open_storage
-from lakedex.storage.memory import memory_storage
+from lakedex.storage.object_store import memory_storage
 from lakedex.txn.lock import LockOptions, open_lock
 from lakedex.txn.process import ProcessId
 from tests.support.txn_tables import count_under_lock, hold_lock_forever

@@ -12,13 +12,13 @@ import pytest
 from lakedex.config import TimelineZone
 from lakedex.errors import InvalidInput
 from lakedex.storage import open_storage
-from lakedex.storage.memory import memory_storage
+from lakedex.storage.object_store import memory_storage
 from lakedex.timeline import load_table_config
+from lakedex.txn.clocks import InstantClock
 from lakedex.txn.heartbeat import Heartbeat, HeartbeatOptions, SignsOfLife, is_alive
 from lakedex.txn.lock import LockOptions, open_lock
 from lakedex.txn.markers import MarkerKind, create_marker, marked_files
 from lakedex.txn.process import ProcessId
-from lakedex.txn.times import InstantClock
 
 T = "20261115183005287"
 FILE = f"f-0_0-0-0_{T}.parquet"

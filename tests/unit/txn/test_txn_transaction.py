@@ -11,8 +11,8 @@ import lakedex
 from lakedex.errors import CommitConflict, StorageError, TableNotFound, UnsupportedFeature
 from lakedex.filegroup import FileSliceId
 from lakedex.storage import open_storage
-from lakedex.storage.address import StorageAddress
 from lakedex.storage.local import LocalStorage
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import (
     Action,

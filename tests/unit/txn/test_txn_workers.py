@@ -8,7 +8,7 @@ import sys
 _PROGRAM = """
 import sys
 sys.modules.update(dict.fromkeys(("fastavro", "xxhash", "obstore", "isal", "rich")))
-import lakedex.txn.markers, lakedex.txn.places
+import lakedex.txn.markers, lakedex.txn.working_folders
 """
 
 

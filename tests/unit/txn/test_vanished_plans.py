@@ -14,10 +14,10 @@ from lakedex.services.compaction import schedule_compaction
 from lakedex.services.rolling_back import rollback_instant
 from lakedex.storage import split
 from lakedex.timeline import Action
+from lakedex.txn.clocks import claimed_times
 from lakedex.txn.conflicts import group_conflict, pending_groups
-from lakedex.txn.places import HEARTBEATS, WRITERS
-from lakedex.txn.times import claimed_times
 from lakedex.txn.transaction import Transaction
+from lakedex.txn.working_folders import HEARTBEATS, WRITERS
 from lakedex.write.verbs import TableWriter
 from tests.support.killing_storage import Fuse, KillingAddress, KillingStorage
 from tests.support.write_lab import Lab, row, source

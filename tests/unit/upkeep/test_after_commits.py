@@ -11,7 +11,7 @@ from hudi import HudiTable
 import lakedex
 from lakedex.config.service_options import ArchivingOptions, CleaningOptions
 from lakedex.engine import LocalEngine
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec
 from lakedex.timeline import Action

@@ -16,7 +16,7 @@ from lakedex.errors import CommitConflict, InvalidInput
 from lakedex.filegroup import FileSliceId
 from lakedex.services.clustering import cluster_table
 from lakedex.services.clustering.plan import regroup, requested
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import (
     Action,
@@ -31,7 +31,7 @@ from lakedex.timeline.clean_plan import CleanPlan, read_clean_plan
 from lakedex.txn.lock import LockOptions, open_lock
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.upkeep.archiving import archive_table
-from lakedex.upkeep.cleaning import clean_table, forget_looks, plan_clean, schedule_clean
+from lakedex.upkeep.cleaning import clean_table, forget_scans, plan_clean, schedule_clean
 from lakedex.upkeep.savepoints import create_savepoint, delete_savepoint
 from lakedex.write.layout.order import RowOrder, Strategy
 from tests.support.upkeep_lab import BY_HAND, Past, files_of, instant_of, make_past, read_by_hudi_rs
@@ -155,7 +155,7 @@ def test_files_of_a_savepoint_stay_until_it_is_deleted(past, options):
     assert table.as_of(saved) == table.states[saved]
     table.holds()
     delete_savepoint(table.lab.address, saved)
-    forget_looks(table.lab.address.open())
+    forget_scans(table.lab.address.open())
     assert clean_table(table.lab.address, options).files > 0
     with pytest.raises(InvalidInput, match="were cleaned"):
         table.as_of(saved)

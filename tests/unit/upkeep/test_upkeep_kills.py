@@ -17,7 +17,7 @@ import pytest
 import lakedex
 from lakedex.services.restoring import restore_table
 from lakedex.services.rolling_back import rollback_instant
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.timeline import Action
 from lakedex.upkeep.archiving import archive_table
 from lakedex.upkeep.cleaning import clean_table

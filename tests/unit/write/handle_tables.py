@@ -14,11 +14,11 @@ from lakedex.format.spill import SpillWriter, read_segments
 from lakedex.index.kinds.bloom_filters.collect import BloomTarget
 from lakedex.index.kinds.column_stats.collect import StatsTarget
 from lakedex.schema import avro_schema
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, CommitMetadata, WriteStat, load_table_config
-from lakedex.timeline.committed import CommittedInstants
-from lakedex.txn.places import writer_path
+from lakedex.timeline.timeline import CommittedInstants
+from lakedex.txn.working_folders import writer_path
 from lakedex.write.context import WriteContext
 from lakedex.write.handles import GroupWork, TaskResult, WriteTask
 from lakedex.write.rows import DELETE, FILE_ID, KEY, LEADING, LIVE, PARTITION, TAGS

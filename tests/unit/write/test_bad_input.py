@@ -12,8 +12,7 @@ import lakedex
 from lakedex.engine import LocalEngine
 from lakedex.errors import InvalidInput
 from lakedex.services.index_creating import create_index
-from lakedex.storage.address import StorageAddress
-from lakedex.storage.open import open_storage
+from lakedex.storage.open import StorageAddress, open_storage
 from lakedex.table.creation import TableSpec, create_table
 from lakedex.table.own_properties import read_own_properties
 from lakedex.write.row_source import ArrowRowSource

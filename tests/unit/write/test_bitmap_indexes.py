@@ -24,7 +24,7 @@ from lakedex.services.index_dropping import drop_index
 from lakedex.services.repairing.runner import repair_table
 from lakedex.services.restoring import restore_table
 from lakedex.services.rolling_back import rollback_instant
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.upkeep.cleaning import clean_table
 from lakedex.write.verbs import TableWriter
 from tests.support.write_lab import Lab, Row, source

@@ -18,8 +18,8 @@ from lakedex.index.kinds.bitmap import BitmapKind
 from lakedex.services.index_creating import create_index
 from lakedex.services.index_dropping import drop_index
 from lakedex.services.repairing.runner import repair_table
-from lakedex.storage.address import StorageAddress
-from lakedex.txn.file_index_builders import name_builder
+from lakedex.storage.open import StorageAddress
+from lakedex.txn.index_builds import name_builder
 from lakedex.upkeep.cleaning import clean_table
 from lakedex.write.verbs import TableWriter
 from tests.support.killing import DieAt, finish, start

@@ -10,7 +10,7 @@ import pytest
 
 import lakedex
 from lakedex.errors import InvalidInput, LakedexError
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table.creation import create_table
 from lakedex.table.own_properties import read_own_properties
 from lakedex.table.spec import TableSpec

@@ -26,8 +26,8 @@ from lakedex.services.partition_evolving import evolve_partitions
 from lakedex.services.repairing import repair_table
 from lakedex.services.rolling_back import rollback_instant
 from lakedex.services.upgrading.runner import upgrade_table
-from lakedex.storage.address import StorageAddress
 from lakedex.storage.local import LocalStorage
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.bucket_index import are_bucket_ids, find_bucket_index
 from lakedex.table.own_properties import read_own_properties

@@ -12,7 +12,7 @@ import pytest
 import lakedex
 from lakedex.engine import LocalEngine
 from lakedex.errors import InvalidInput
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table.creation import TableSpec, create_table
 from lakedex.write.row_source import ArrowRowSource
 from lakedex.write.verbs import TableWriter

@@ -25,9 +25,9 @@ from lakedex.schema.column_changes import (
 from lakedex.schema.internal_schema import history_text, parse_history
 from lakedex.schema.numbered_columns import evolved, numbered
 from lakedex.services.clustering import cluster_table
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
-from lakedex.write.target import StoredSchema, WriteSchema
+from lakedex.write.write_schema import StoredSchema, WriteSchema
 from tests.support.write_lab import Lab, source
 
 INNER = pa.struct([("a", pa.int32()), ("b", pa.string())])

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import lakedex
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from tests.support.history import Commit, History, create, writer_of
 from tests.support.killing import Watch, finish, server, start
 from tests.support.row_model import KEY_COLUMN, Model, Row, assert_holds

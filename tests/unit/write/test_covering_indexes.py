@@ -8,7 +8,7 @@ import pytest
 
 import lakedex
 from lakedex.errors import InvalidInput
-from lakedex.index.kinds.record_index.locations import distinct_locations
+from lakedex.index.kinds.record_index.lookup import distinct_locations
 from lakedex.index.kinds.secondary.collect import PairCollector
 from lakedex.index.metadata_table import RECORD_INDEX_PAYLOAD
 from lakedex.services.clustering import cluster_table

@@ -14,8 +14,8 @@ from lakedex.timeline import Action
 from lakedex.txn.conflicts import EarlyLook
 from lakedex.txn.heartbeat import HeartbeatOptions
 from lakedex.txn.markers import MarkerKind, create_marker
-from lakedex.txn.places import heartbeat_path
 from lakedex.txn.transaction import Transaction
+from lakedex.txn.working_folders import heartbeat_path
 from lakedex.write.verbs import TableWriter
 from tests.support.plain_listing import files_below
 from tests.support.write_lab import Lab, row, source

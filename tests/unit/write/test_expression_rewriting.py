@@ -9,7 +9,7 @@ import pytest
 import lakedex
 from lakedex import ReadOptions
 from lakedex.errors import InvalidInput
-from lakedex.index.kinds.expression import partition_level
+from lakedex.index.kinds.expression import lookup
 from lakedex.services.index_creating import create_index
 from tests.support.write_lab import Lab, source
 from tests.unit.write.test_expression_indexes import DAY, SCHEMA, ZONE, Days, row
@@ -123,8 +123,8 @@ class Months(Lab):
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_whole_partitions_are_left_out_first(tmp_path, kind, monkeypatch):
-    monkeypatch.setattr(partition_level, "FEW_SLICES", 0)
-    monkeypatch.setattr(partition_level, "_MUCH_DEARER", 0)
+    monkeypatch.setattr(lookup, "FEW_SLICES", 0)
+    monkeypatch.setattr(lookup, "_MUCH_DEARER", 0)
     lab = Months(tmp_path, kind, **{ZONE: "Europe/Oslo"})
     create_index(lab.writer, "day", "ts", options=DAY)
     create_index(lab.writer, "up", "name", options={"expr": "upper"})

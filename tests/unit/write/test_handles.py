@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lakedex.errors import AlreadyExists, CommitConflict
 from lakedex.format.bloom import BloomFilter
 from lakedex.format.parquet import read_footer, write_base_file
-from lakedex.index.column_ranges import ColumnRanges
+from lakedex.index.kinds.column_stats.collect import ColumnRanges
 from lakedex.schema import parse_avro_record
 from lakedex.write.handles import write_groups
 from lakedex.write.handles.base_file import key_bounds

@@ -19,8 +19,8 @@ import pytest
 
 import lakedex
 from lakedex.errors import TableNotFound
-from lakedex.index.kinds.windowed.store import FOLDER
-from lakedex.storage.address import StorageAddress
+from lakedex.index.kinds.windowed.state import FOLDER
+from lakedex.storage.open import StorageAddress
 from tests.support import killing
 from tests.support.history import Commit, History, create, writer_of
 from tests.support.killing import DieAt, Watch, changes_of, finish, finish_killed, start

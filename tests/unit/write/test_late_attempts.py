@@ -14,7 +14,7 @@ from lakedex.engine import LocalEngine
 from lakedex.index.deltacommit import commit_changes
 from lakedex.index.written import CommitChanges
 from lakedex.storage import Storage
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec
 from lakedex.timeline import Action, CommitMetadata, Timeline, load_table_config

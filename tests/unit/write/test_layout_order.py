@@ -12,10 +12,16 @@ import pyarrow as pa
 import pytest
 
 from lakedex.errors import InvalidInput
-from lakedex.write.layout.curves import bits_for, hilbert, zorder
-from lakedex.write.layout.order import RowOrder, Strategy
+from lakedex.write.layout.order import (
+    RowOrder,
+    Strategy,
+    bits_for,
+    hilbert,
+    quantiles,
+    ranks,
+    zorder,
+)
 from lakedex.write.layout.ranges import Ranges
-from lakedex.write.layout.ranks import quantiles, ranks
 from lakedex.write.rows import KEY
 
 IN_ORDER = {

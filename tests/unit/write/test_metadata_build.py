@@ -19,14 +19,14 @@ from lakedex.config import keys
 from lakedex.engine import LocalEngine
 from lakedex.errors import CommitConflict, LakedexError
 from lakedex.filegroup import META_COLUMNS
-from lakedex.index import file_groups
-from lakedex.index.file_groups import stat_groups_for
+from lakedex.index import size_estimate
+from lakedex.index.size_estimate import stat_groups_for
 from lakedex.services.index_creating import create_index
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Instant, State, update_properties, write_instant
-from lakedex.timeline.committed import CommittedInstants
-from lakedex.txn.times import InstantClock
+from lakedex.timeline.timeline import CommittedInstants
+from lakedex.txn.clocks import InstantClock
 from lakedex.write.context import WriteContext
 from lakedex.write.metadata_build import ensure_metadata
 from lakedex.write.metadata_plan import plan_groups
@@ -423,7 +423,7 @@ def test_column_stats_in_several_file_groups_answer_as_one_would(tmp_path, kind,
 
 
 def test_a_wide_table_of_many_files_gets_a_file_group_for_ten_columns(tmp_path, monkeypatch):
-    monkeypatch.setattr(file_groups, "_LEAST_STATS_A_GROUP", 100)
+    monkeypatch.setattr(size_estimate, "_LEAST_STATS_A_GROUP", 100)
     off = {"hoodie.metadata.index.column.stats.enable": "false"}
     lab = Lab(tmp_path, schema=WIDE, properties=off)
     lab.writer.insert(source(wide_rows(20), WIDE))

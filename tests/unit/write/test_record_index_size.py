@@ -7,8 +7,8 @@ import pytest
 
 import lakedex
 from lakedex.engine import LocalEngine
-from lakedex.index import file_groups
-from lakedex.storage.address import StorageAddress
+from lakedex.index import size_estimate
+from lakedex.storage.open import StorageAddress
 from lakedex.table.creation import create_table
 from lakedex.table.own_properties import OWN_COPY_PATH, OWN_PROPERTIES_PATH
 from lakedex.table.spec import TableSpec
@@ -33,7 +33,7 @@ def rows(count: int, ver: int) -> ArrowRowSource:
 def test_a_small_write_makes_an_index_that_has_room_for_the_whole_table(
     tmp_path, monkeypatch, kind
 ):
-    monkeypatch.setattr(file_groups, "_ENTRIES_A_SHARD", 1000)
+    monkeypatch.setattr(size_estimate, "_ENTRIES_A_SHARD", 1000)
     path = str(tmp_path / "t")
     address = StorageAddress.of(path)
     create_table(address.open(), TableSpec("t", SCHEMA, "id", "ver", "p", kind))

@@ -14,7 +14,7 @@ from lakedex.expr.tree import Column, Compare, Literal, Op
 from lakedex.index.definitions import IndexDefinition
 from lakedex.services.clustering import cluster_table
 from lakedex.services.index_creating import create_index, refresh_index
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.write.row_source import ArrowRowSource
 from lakedex.write.verbs import TableWriter
 from tests.support.killing import DieAt, changes_of, finish, start

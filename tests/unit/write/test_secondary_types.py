@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lakedex.errors import InvalidInput
-from lakedex.index.kinds.secondary.pairs import SecondaryTarget, pair_rows
+from lakedex.index.kinds.secondary.records import SecondaryTarget, pair_rows
 from lakedex.write.row_source import ArrowRowSource
 from tests.support.secondary import Trips, pairs
 

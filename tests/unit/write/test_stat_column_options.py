@@ -7,7 +7,7 @@ import pytest
 
 import lakedex
 from lakedex.errors import InvalidInput
-from lakedex.index import file_groups
+from lakedex.index import size_estimate
 from tests.support.write_lab import Lab, source
 
 MOST = "hoodie.metadata.index.column.stats.max.columns.to.index"
@@ -52,7 +52,7 @@ def test_the_number_of_columns_may_change_and_no_file_lacks_a_range(tmp_path, ki
 
 
 def test_the_number_of_file_groups_is_that_of_the_index(tmp_path, monkeypatch):
-    monkeypatch.setattr(file_groups, "USUAL_STAT_GROUPS", 3)
+    monkeypatch.setattr(size_estimate, "USUAL_STAT_GROUPS", 3)
     lab = wide(tmp_path)
     lab.writer.insert(source(rows(1), WIDE))
     monkeypatch.undo()

@@ -12,7 +12,7 @@ import lakedex
 from lakedex.api import Table
 from lakedex.engine import LocalEngine
 from lakedex.services.index_creating import create_index
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec

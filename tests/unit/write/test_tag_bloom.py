@@ -12,7 +12,7 @@ from lakedex.config.write_index import WriteIndex
 from lakedex.errors import CorruptFile
 from lakedex.format.parquet import footer as footer_keys
 from lakedex.write.rows import FILE_ID
-from lakedex.write.tag import incoming as incoming_module
+from lakedex.write.tag import locations
 from tests.support.table_builder import TableBuilder
 from tests.support.tagging import SCHEMA, incoming, run_tagging, table_rows, tags
 
@@ -154,7 +154,7 @@ def test_log_files_do_not_make_a_slice_a_candidate(tmp_path: Path, index: WriteI
 def test_more_keys_than_fit_in_one_round(
     tmp_path: Path, index: WriteIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(incoming_module.incoming_keys, "__defaults__", (50,))
+    monkeypatch.setattr(locations.incoming_keys, "__defaults__", (50,))
     keys = [f"k{number:04d}" for number in range(600)]
     groups = [("a", keys[start : start + 100]) for start in range(0, 600, 100)]
     builder = build(tmp_path / "t", *groups)

@@ -18,13 +18,13 @@ from lakedex.engine import LocalEngine
 from lakedex.errors import InvalidInput, LakedexError
 from lakedex.format.parquet.footer import read_footer
 from lakedex.format.spill import SpillWriter, read_segments
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table.snapshot import Snapshot
 from lakedex.write.rows import PARTITION
-from lakedex.write.tag import hints, lookup
-from lakedex.write.tag.bucket import tag_bucket
-from lakedex.write.tag.hints import KeyRange, LookupTask, TaskFilters, with_hints
+from lakedex.write.tag import lookup
+from lakedex.write.tag.lookup import KeyRange, LookupTask, TaskFilters, with_hints
 from lakedex.write.tag.plan import plan_tagging
+from lakedex.write.tag.tag_rows import tag_bucket
 from tests.support import commit_effects
 from tests.support.history import History, create, writer_of
 from tests.support.row_model import assert_holds
@@ -72,7 +72,7 @@ def build(
 
 
 def found(
-    builder: TableBuilder, rows: pa.Table, index: WriteIndex, *, hints: bool = True
+    builder: TableBuilder, rows: pa.Table, index: WriteIndex, *, lookup: bool = True
 ) -> list[Tag]:
     snapshot, facts = facts_of(builder.path)
     buckets = spilled(facts, rows, 3, 3)
@@ -84,7 +84,7 @@ def found(
         update_partition_path=True,
         buckets=buckets,
         partitions=rows[PARTITION].unique().to_pylist(),
-        use_metadata=hints,
+        use_metadata=lookup,
     )
     facts, plan = pickle.loads(pickle.dumps((facts, plan)))
     storage = facts.address.open()
@@ -240,8 +240,8 @@ def test_a_range_of_another_file_is_not_believed(
 ) -> None:
     """As two names with one hash would give it."""
     builder = build(tmp_path / "t", ("a", ["a1"]), ("a", ["m1"]), indexes=("column_stats",))
-    first = hints.column_stats_key("_hoodie_record_key", "p=a", base_file(builder, 0).name)
-    monkeypatch.setattr(hints, "column_stats_key", lambda *_: first)
+    first = lookup.column_stats_key("_hoodie_record_key", "p=a", base_file(builder, 0).name)
+    monkeypatch.setattr(lookup, "column_stats_key", lambda *_: first)
     assert places(builder, ["m1"], index) == {"m1": builder.file_ids[1]}
     assert footers == [base_file(builder, 1).name]
 
@@ -294,7 +294,7 @@ def test_too_many_bytes_of_filters_are_left_to_the_workers(
     tmp_path: Path, footers: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     builder = build(tmp_path / "t", ("a", ["k1", "k3"]), ("a", ["k2"]))
-    monkeypatch.setattr(hints, "_MOST_FILTER_BYTES", 100)
+    monkeypatch.setattr(lookup, "_MOST_FILTER_BYTES", 100)
     assert places(builder, ["k1"], WriteIndex.BLOOM) == {"k1": builder.file_ids[0]}
     assert footers == [base_file(builder, 0).name]
 
@@ -302,7 +302,7 @@ def test_too_many_bytes_of_filters_are_left_to_the_workers(
 def test_filters_are_read_in_rounds(
     tmp_path: Path, footers: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hints, "_FILTERS_AT_ONCE", 2)
+    monkeypatch.setattr(lookup, "_FILTERS_AT_ONCE", 2)
     groups = [("a", [f"k{number}", f"m{number}"]) for number in range(5)]
     builder = build(tmp_path / "t", *groups)
     expected = {f"m{number}": builder.file_ids[number] for number in range(5)}

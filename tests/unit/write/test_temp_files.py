@@ -16,9 +16,9 @@ import pyarrow.dataset as ds
 import pytest
 from hudi import HudiTable
 
-from lakedex.storage.address import StorageAddress
 from lakedex.storage.arrow_store import ArrowStorage
 from lakedex.storage.local import LocalStorage
+from lakedex.storage.open import StorageAddress
 from tests.support.history import Commit, History, create, writer_of
 from tests.support.killing import finish, start
 from tests.support.row_model import assert_holds

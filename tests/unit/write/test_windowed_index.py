@@ -15,14 +15,12 @@ import lakedex
 from lakedex.engine import LocalEngine
 from lakedex.errors import CorruptFile, FileMissing, InvalidInput, LakedexError
 from lakedex.index.kinds.windowed import run_writer
-from lakedex.index.kinds.windowed.entries import GONE, decode_entries, encode_entries
-from lakedex.index.kinds.windowed.lookup import open_run
-from lakedex.index.kinds.windowed.state import Run, RunFile
-from lakedex.index.kinds.windowed.store import FOLDER, STATE_FILE
+from lakedex.index.kinds.windowed.lookup import GONE, decode_entries, encode_entries, open_run
+from lakedex.index.kinds.windowed.state import FOLDER, STATE_FILE, Run, RunFile
 from lakedex.services.clustering import cluster_table
 from lakedex.services.compaction import compact_table
 from lakedex.services.restoring import restore_table
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table.creation import TableSpec, create_table
 from lakedex.table.own_properties import OWN_COPY_PATH, OWN_PROPERTIES_PATH
 from lakedex.upkeep.cleaning import clean_table

@@ -17,7 +17,7 @@ from lakedex.errors import InvalidInput
 from lakedex.services.clustering.runner import cluster_table
 from lakedex.services.clustering.scheduling import run_clustering, schedule_clustering
 from lakedex.services.index_creating import create_index
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec

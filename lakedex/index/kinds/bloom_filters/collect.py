@@ -1,16 +1,19 @@
-"""Bloom filters as writers keep them up to date: the filter of record keys of each base file."""
+"""Bloom filters as writers keep them up to date, and their records in the metadata table.
+
+The filters of new base files come, those of removed files go.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from lakedex.filegroup import RECORD_KEY, BaseFile, FileSlice, ReadContext, read_slice
+from lakedex.format.avro import METADATA_RECORD, encode_records
 from lakedex.format.bloom import BloomFilter
 from lakedex.format.parquet import read_footer
-from lakedex.index.kinds.bloom_filters.lookup import PARTITION
 from lakedex.index.maintenance import (
     Collector,
     CollectTask,
@@ -18,6 +21,8 @@ from lakedex.index.maintenance import (
     MaintainedIndex,
     MaintainRequest,
 )
+from lakedex.index.metadata_table.keys import bloom_key
+from lakedex.index.metadata_table.partitions import BLOOM_PAYLOAD, Change, Kind, RecordType
 from lakedex.index.written import BloomText
 
 _LEAST_ENTRIES = 10
@@ -30,7 +35,7 @@ class BloomTarget(MaintainedIndex):
     @property
     def name(self) -> str:
         """The name of the index."""
-        return PARTITION
+        return Kind.BLOOM_FILTERS.value
 
     @property
     def reads_slices(self) -> bool:
@@ -90,3 +95,37 @@ class BloomCollector(Collector):
         bloom = BloomFilter.create_simple(entries, self._task.bloom_error_rate)
         bloom.add(keys)
         return BloomText(current.partition, base.name, bloom.type_code, bloom.encode())
+
+
+def blooms_change(
+    blooms: Sequence[BloomText], removed: Mapping[str, Sequence[str]], instant: str
+) -> Change:
+    """The bloom filters of new base files, and the keys of removed ones."""
+    gone = [
+        bloom_key(partition, name)
+        for partition, files in removed.items()
+        for name in files
+        if not name.startswith(".")
+    ]
+    added = _added(blooms, instant)
+    return Change(added.keys, added.values, pa.array(gone, pa.string()))
+
+
+def _added(blooms: Sequence[BloomText], instant: str) -> Change:
+    if not blooms:
+        return Change()
+    keys = [bloom_key(bloom.partition, bloom.file) for bloom in blooms]
+    columns = {
+        "type": pa.array([bloom.type_code for bloom in blooms], pa.string()),
+        "timestamp": pa.array([instant] * len(keys), pa.string()),
+        "bloomFilter": pa.array([bloom.text.encode() for bloom in blooms], pa.binary()),
+        "isDeleted": pa.array([False] * len(keys), pa.bool_()),
+    }
+    batch = pa.record_batch(
+        {
+            "key": pa.repeat("", len(keys)),
+            "type": pa.repeat(pa.scalar(RecordType.BLOOM_FILTER.value, pa.int32()), len(keys)),
+            BLOOM_PAYLOAD: pa.StructArray.from_arrays(list(columns.values()), list(columns)),
+        }
+    )
+    return Change(pa.array(keys, pa.string()), encode_records(METADATA_RECORD, batch).as_binary())

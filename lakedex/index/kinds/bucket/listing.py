@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from lakedex.config.bucket_options import BucketEngineType
-from lakedex.config.bucket_properties import BucketProperties
+from lakedex.config.bucket_options import BucketEngineType, BucketProperties
 from lakedex.errors import LakedexError
 from lakedex.index.catalog import IndexInfo
 from lakedex.index.contract import StoredTable

@@ -17,8 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from lakedex.config.bucket_options import BucketEngineType
-from lakedex.config.bucket_properties import SINCE, BucketProperties
+from lakedex.config.bucket_options import SINCE, BucketEngineType, BucketProperties
 from lakedex.errors import IndexUnusable, LakedexError
 from lakedex.filegroup import Amount, FileSlice, FileSliceId, Slices
 from lakedex.filegroup.stored_keys import stored_keys

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from lakedex.config import TableConfig, TableType
-from lakedex.config.bucket_options import BucketEngineType
-from lakedex.config.bucket_properties import BucketProperties
+from lakedex.config.bucket_options import BucketEngineType, BucketProperties
 from lakedex.filegroup import FileSlice, Slices
 from lakedex.filegroup.bucket_ids import are_bucket_ids, begins_with_number, is_name_uuid
 from lakedex.index.kinds.bucket.hashing_metadata import FOLDER

@@ -31,12 +31,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.config.bucket_options import REGEX_RULE, BucketEngineType, BucketOptions
-from lakedex.config.bucket_properties import (
+from lakedex.config.bucket_options import (
     COUNT,
     ENGINE,
     EXPRESSIONS,
     HASH_FIELD,
+    REGEX_RULE,
+    BucketEngineType,
+    BucketOptions,
     BucketProperties,
 )
 from lakedex.errors import IndexUnusable, InvalidInput

@@ -10,11 +10,10 @@ import pyarrow.compute as pc
 
 from lakedex.format.avro import METADATA_RECORD, encode_records
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.metadata_table.change import Change
 from lakedex.index.metadata_table.hashing import file_name_id, name_id
 from lakedex.index.metadata_table.keys import partition_id
-from lakedex.index.metadata_table.partitions import STATS_PAYLOAD, RecordType
-from lakedex.index.metadata_table.stat_bounds import notes, stored_bounds
+from lakedex.index.metadata_table.partitions import STATS_PAYLOAD, Change, RecordType
+from lakedex.index.metadata_table.stat_values import notes, stored_bounds
 from lakedex.index.written import CommitChanges, FileStatistics
 
 NAME: Final = "column_stats"

@@ -1,6 +1,7 @@
-"""What the files of a commit hold of indexed expressions: ranges, or bloom filters of the values.
+"""What commits write to expression indexes: ranges of files and partitions, or filters.
 
-A filter knows texts that are not empty: Hudi's filters take neither null nor the empty text.
+Tasks compute the expression over the rows that they write. A filter knows texts that are not empty:
+Hudi's filters take neither null nor the empty text.
 """
 
 from __future__ import annotations
@@ -13,10 +14,17 @@ import pyarrow.compute as pc
 
 from lakedex.errors import IndexUnusable, LakedexError
 from lakedex.format.bloom import BloomFilter
-from lakedex.index.column_ranges import ColumnRanges
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.kinds.expression.filter_options import error_rate, least_entries
-from lakedex.index.kinds.expression.target import ExpressionTarget, given_name
+from lakedex.index.kinds.bloom_filters.collect import blooms_change
+from lakedex.index.kinds.column_stats.collect import ColumnRanges
+from lakedex.index.kinds.column_stats.records import column_stats_change
+from lakedex.index.kinds.expression.definition import (
+    ExpressionTarget,
+    error_rate,
+    given_name,
+    least_entries,
+)
+from lakedex.index.kinds.partition_stats.records import partition_stats_change
 from lakedex.index.maintenance import (
     Collector,
     CollectTask,
@@ -25,7 +33,12 @@ from lakedex.index.maintenance import (
     MaintainedIndex,
     MaintainRequest,
 )
-from lakedex.index.written import BloomText, ExpressionNotes
+from lakedex.index.metadata_table.keys import expression_partition_id
+from lakedex.index.metadata_table.partitions import Change
+from lakedex.index.metadata_table.stat_values import outermost, zone_note
+from lakedex.index.written import BloomText, CommitChanges, ExpressionNotes, FileStatistics
+
+_BLOOM = "bloom_filters"
 
 
 @dataclass(frozen=True)
@@ -165,3 +178,60 @@ def _filter(values: pa.ChunkedArray, options: Mapping[str, str]) -> tuple[str, s
     bloom = BloomFilter.create_simple(max(len(texts), least_entries(options)), error_rate(options))
     bloom.add(texts)
     return bloom.type_code, bloom.encode()
+
+
+def records(
+    name: str, changes: CommitChanges, instant: str, definitions: Mapping[str, IndexDefinition]
+) -> Change:
+    """What a commit does to an expression index, of ranges or of filters."""
+    definition = definitions[name]
+    notes: ExpressionNotes = changes.notes.get(name, ExpressionNotes())
+    if definition.index_type == _BLOOM:
+        return blooms_change(notes.blooms, changes.removed, instant)
+    column = definition.source_fields[0]
+    statistics = {} if notes.statistics is None else {column: notes.statistics}
+    note = None if notes.zone is None else zone_note(notes.zone)
+    files = column_stats_change(
+        statistics,
+        changes.removed,
+        [column],
+        note=note,
+        always_typed=True,
+        replaced=statistics if changes.replaces_ranges else (),
+    )
+    if definition.is_own:
+        # Other engines write files of a partition without a word to this index.
+        return files
+    top = column.partition(".")[0]
+    partitions = partition_stats_change(
+        _widened(column, notes, statistics),
+        [column],
+        overwritten=changes.overwritten_partitions,
+        dropped=changes.dropped_partitions,
+        young={column} if top in changes.young_columns else (),
+        end_of=expression_partition_id,
+        note=note,
+    )
+    return Change.joined([files, partitions])
+
+
+def _widened(column: str, notes: ExpressionNotes, known: FileStatistics) -> FileStatistics:
+    """The ranges of files, with one of every value where a file tells nothing."""
+    if not notes.open_partitions or notes.type is None:
+        return known
+    low, high = outermost(notes.type)
+    count = len(notes.open_partitions)
+    numbers = {"value_count": 2, "null_count": 1, "total_size": 0, "total_uncompressed": 0}
+    columns = {
+        "partition": pa.array(notes.open_partitions, pa.string()),
+        "file": pa.array(notes.open_partitions, pa.string()),
+        "minimum": pa.repeat(low, count),
+        "maximum": pa.repeat(high, count),
+    }
+    columns |= {
+        name: pa.repeat(pa.scalar(value, pa.int64()), count) for name, value in numbers.items()
+    }
+    open_ended = pa.table(columns)
+    if column not in known:
+        return {column: open_ended}
+    return {column: pa.concat_tables([known[column], open_ended])}

@@ -2,14 +2,14 @@
 
 The definition of a function that Hudi knows is Hudi's own: the function's name, and its other
 arguments under the names that Hudi gives them. Other expressions have definitions of lakedex's own,
-which Hudi does not see (`own.py`). What lakedex computes is what Spark computes; a function whose
-meaning is not known to the last character is refused by its name.
+which Hudi does not see. What lakedex computes is what Spark computes; a function whose meaning is
+not known to the last character is refused by its name.
 """
 
 from __future__ import annotations
 
 import string
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -19,9 +19,12 @@ from lakedex.config import write_option_names as names_of
 from lakedex.config.metadata_options import zone_setting
 from lakedex.config.table_config import OWN_EXPRESSION_PREFIX
 from lakedex.errors import IndexUnusable, InvalidInput, LakedexError, UnsupportedFeature
+from lakedex.expr.bind import bind, bound_type
 from lakedex.expr.coercion import Family, family
+from lakedex.expr.explicit_casts import with_casts
+from lakedex.expr.functions import canonical_name
 from lakedex.expr.spark_text import time_zone_of
-from lakedex.expr.tree import columns_of
+from lakedex.expr.tree import Call, Cast, Expr, columns_of
 from lakedex.index.definitions import ASYNC, MAINTENANCE, OWN_EXPRESSION, IndexDefinition
 from lakedex.index.expressions import (
     EXPR,
@@ -33,16 +36,21 @@ from lakedex.index.expressions import (
     check_function,
     check_same_columns,
     is_expression,
+    nodes_of,
     parse_scalar,
     source_names,
     spelled_out,
 )
-from lakedex.index.kinds.expression.definition import BLOOM_FLAVOUR, expression_text
-from lakedex.index.kinds.expression.filter_options import FILTER_OPTIONS, check_filter_options
-from lakedex.index.kinds.expression.own import own_options
-from lakedex.index.kinds.expression.scalar import bound_scalar
-from lakedex.index.kinds.expression.target import PREFIX, ExpressionTarget
-from lakedex.index.metadata_table.stat_bounds import outermost
+from lakedex.index.kinds.expression.definition import (
+    BLOOM_FLAVOUR,
+    FILTER_OPTIONS,
+    PREFIX,
+    ExpressionTarget,
+    check_filter_options,
+    expression_text,
+    own_options,
+)
+from lakedex.index.metadata_table.stat_values import outermost
 from lakedex.index.request import CreateRequest, NewIndex
 from lakedex.schema.hudi_types import type_name
 
@@ -57,6 +65,16 @@ _FILTERED_TYPES = (
 _OWN_OPTIONS = frozenset([EXPR, MAINTENANCE, *FUNCTION_OPTIONS, *FILTER_OPTIONS])
 _LETTERS = frozenset(string.ascii_letters)
 _LETTERS_OF_DAYS = frozenset("yuMLdDQqEG")
+_OF_TEXT = frozenset(
+    {"upper", "lower", "trim", "ltrim", "rtrim", "length", "substring", "left", "replace", "lpad"}
+    | {"rpad", "reverse", "regexp_extract", "regexp_replace", "split[]"}
+)
+_OF_NUMBERS = frozenset(
+    {"+", "-", "*", "/", "%", "div", "abs", "negative", "floor", "ceil", "round"}
+)
+_CHOICES = frozenset(["coalesce", "greatest", "least"])
+_NUMBERS = (Family.INTEGER, Family.FLOAT, Family.DECIMAL)
+_TIMES = (Family.DATE, Family.TIMESTAMP, Family.TIMESTAMP_NTZ)
 
 
 def accepts(request: CreateRequest) -> bool:
@@ -312,3 +330,98 @@ def _check_flavour(target: ExpressionTarget) -> None:
             "text nor a whole number,",
             instead="create it USING column_stats",
         )
+
+
+def bound_scalar(request: CreateRequest, tree: Expr, zone: str) -> Expr:
+    """An expression bound to the columns of a table, with the casts that Spark would add.
+
+    Raises:
+        InvalidInput: A column is not there, or types do not fit.
+        UnsupportedFeature: It is not certain what Spark would give.
+    """
+    index = request.name
+    for column in columns_of(tree):
+        request.column(column.path[0])
+    try:
+        plain = bind(tree, request.schema, time_zone=zone)
+        # A text is another number in ANSI mode, so that its cast is not left to Spark.
+        _check_calls(index, plain, _OF_NUMBERS | _OF_TEXT)
+        bound = with_casts(plain)
+        _check_calls(index, bound, _CHOICES)
+        _check_casts(index, bound)
+        bound_type(bound)
+    except (pa.ArrowException, ValueError) as error:
+        raise InvalidInput(f"the expression of CREATE INDEX {index}: {error}") from error
+    except LakedexError as error:
+        if isinstance(error, UnsupportedFeature | InvalidInput):
+            raise
+        raise InvalidInput(f"the expression of CREATE INDEX {index}: {error}") from error
+    return bound
+
+
+def _check_calls(index: str, expression: Expr, functions: Collection[str]) -> None:
+    for node in nodes_of(expression):
+        if isinstance(node, Call) and canonical_name(node.function) in functions:
+            problem = _problem(canonical_name(node.function), node.arguments)
+            if problem:
+                raise InvalidInput(f"{node.function} in CREATE INDEX {index} {problem}")
+
+
+def _check_casts(index: str, expression: Expr) -> None:
+    for node in nodes_of(expression):
+        if isinstance(node, Cast):
+            _check_cast(index, bound_type(node.child), node.type)
+
+
+def _problem(name: str, arguments: Sequence[Expr]) -> str:
+    kinds = [bound_type(argument) for argument in arguments]
+    families = [family(kind) for kind in kinds]
+    if name in _OF_TEXT and families[0] is not Family.STRING:
+        return f"takes a text, not {type_name(kinds[0])}; write CAST(... AS STRING)"
+    if name in _OF_NUMBERS and any(each not in _NUMBERS for each in families):
+        return f"takes numbers, not {', '.join(map(type_name, kinds))}"
+    if name in _CHOICES and any(not _is_alike(kind, kinds[0]) for kind in kinds[1:]):
+        return f"is given several types ({', '.join(map(type_name, kinds))}); CAST them to one"
+    return ""
+
+
+def _is_alike(one: pa.DataType, other: pa.DataType) -> bool:
+    return one == other or family(one) is family(other) is Family.STRING
+
+
+def _check_cast(index: str, source: pa.DataType, target: pa.DataType) -> None:
+    """Refuse casts whose result is not known to the last digit.
+
+    Those of numbers may fail in ANSI mode: a file with such a number has no entry. Those of texts
+    may fail too, as a query in that mode does.
+    """
+    families = (family(source), family(target))
+    one, other = families
+    is_of_times = one in _TIMES and other in _TIMES
+    if one is Family.STRING or one is other or is_of_times or families in _KNOWN_CASTS:
+        return
+    raise UnsupportedFeature(
+        f"a cast of {type_name(source)} to {type_name(target)} in CREATE INDEX {index}"
+    )
+
+
+_KNOWN_CASTS = frozenset(
+    [
+        (Family.INTEGER, Family.FLOAT),
+        (Family.INTEGER, Family.DECIMAL),
+        (Family.INTEGER, Family.STRING),
+        (Family.INTEGER, Family.BOOLEAN),
+        (Family.INTEGER, Family.TIMESTAMP),
+        (Family.FLOAT, Family.INTEGER),
+        (Family.FLOAT, Family.BOOLEAN),
+        (Family.DECIMAL, Family.INTEGER),
+        (Family.DECIMAL, Family.FLOAT),
+        (Family.DECIMAL, Family.STRING),
+        (Family.DECIMAL, Family.BOOLEAN),
+        (Family.BOOLEAN, Family.INTEGER),
+        (Family.BOOLEAN, Family.FLOAT),
+        (Family.BOOLEAN, Family.STRING),
+        (Family.TIMESTAMP, Family.INTEGER),
+        *((time, Family.STRING) for time in _TIMES),
+    ]
+)

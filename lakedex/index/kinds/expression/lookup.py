@@ -1,9 +1,14 @@
 """Expression indexes as pruners: ranges or bloom filters over f(column).
 
 An index over a function of time holds what the function gave in some time zone. Entries of lakedex
-say in which. Those of other engines are of the session that wrote them, which no table tells: they
-are used where the column's own range, put through the function in the query's zone, gives the very
-same bounds; or where the caller says in which zone the index was built.
+say in which. Those of other engines are of the session that wrote them, which no table records:
+they are used where the column's own range, put through the function in the query's zone, gives the
+very same bounds; or where the caller says in which zone the index was built.
+
+The ranges of whole partitions are read first where there are so many files that their ranges take
+long to read. A range of a partition covers all its files, and only ever grows; of nulls it says
+that there is nothing else, never that there is none, as files from before the column came are not
+counted.
 """
 
 from __future__ import annotations
@@ -16,9 +21,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakedex.errors import LakedexError
 from lakedex.expr.arrays import is_text
 from lakedex.expr.bind import bound_type
 from lakedex.expr.bounds import ColumnBounds
+from lakedex.expr.evaluate import evaluate
 from lakedex.expr.leaf_match import is_portable
 from lakedex.expr.may_match import may_match
 from lakedex.expr.monotonic import carry
@@ -34,28 +41,37 @@ from lakedex.index.contract import (
     Stage,
     covered_up_to,
 )
-from lakedex.index.cost import Estimate
+from lakedex.index.cost import Estimate, lookup_seconds
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.file_bounds import bounds_seconds, slice_bounds
-from lakedex.index.kinds.bloom_filters.lookup import filter_seconds, filtered
-from lakedex.index.kinds.expression.asking import Ask, asks_of, implied_in, zone_is_told
+from lakedex.index.file_bounds import Notes, bounds_seconds, slice_bounds
+from lakedex.index.kinds.bloom_filters.kind import filter_seconds, filtered
 from lakedex.index.kinds.expression.definition import (
     BLOOM_FLAVOUR,
+    PREFIX,
     depends_on_zone,
     expression_text,
     indexed_expression,
     is_of_fields,
 )
-from lakedex.index.kinds.expression.partition_level import partitions_left
-from lakedex.index.kinds.expression.substitute import (
+from lakedex.index.kinds.expression.predicates import (
     EXPRESSION_PATH,
+    ExpressionPredicate,
+    expression_predicates,
+    implied_in,
     with_expression_as_column,
     without_failures,
+    zone_is_given,
 )
-from lakedex.index.kinds.expression.target import PREFIX
+from lakedex.index.metadata_table import STATS_PAYLOAD
+from lakedex.index.metadata_table.hashing import name_id
+from lakedex.index.metadata_table.keys import expression_partition_id
+from lakedex.index.metadata_table.stat_values import stat_values
 
 _STATS_PARTITION = "column_stats"
-_UNTOLD: frozenset[str | None] = frozenset([None])
+_WITHOUT_ZONE: frozenset[str | None] = frozenset([None])
+FEW_SLICES = 1_000
+"""The entries of so many files are read in the time of any read at all."""
+_MUCH_DEARER = 4
 
 
 class ExpressionIndex:
@@ -76,13 +92,13 @@ class ExpressionIndex:
             return found
         definition, expression = found
         if definition.index_type == BLOOM_FLAVOUR:
-            asked = _filter_values(name, expression, question)
-            if isinstance(asked, str):
-                return asked
-            return Estimate(filter_seconds(question, name, len(asked)))
-        if not asks_of(name, expression, question):
-            return _not_asked_for(expression)
-        # Only entries of other engines have the column's own ranges asked too.
+            values = _filter_values(name, expression, question)
+            if isinstance(values, str):
+                return values
+            return Estimate(filter_seconds(question, name, len(values)))
+        if not expression_predicates(name, expression, question):
+            return _not_compared(expression)
+        # Only entries of other engines have the column's own ranges read too.
         return Estimate(bounds_seconds(question, name, definition.source_fields[0]))
 
     def lookup(self, name: str, question: Question) -> Answer | str:
@@ -132,17 +148,19 @@ def _by_bloom(name: str, expression: Expr, question: Question) -> Answer | str:
 def _filter_values(name: str, expression: Expr, question: Question) -> list[str] | str:
     """The values that the expression must have, where filters know such values."""
     predicate = without_failures(question.predicate, expression)
-    asked = points(with_expression_as_column(predicate, expression), EXPRESSION_PATH)
-    if asked is None:
-        told = implied_in(name, expression, question, question.table.time_zone)
-        if told is not None:
-            asked = points(with_expression_as_column(told, expression), EXPRESSION_PATH)
-    if asked is None:
+    literals = points(with_expression_as_column(predicate, expression), EXPRESSION_PATH)
+    if literals is None:
+        implied_predicate = implied_in(name, expression, question, question.table.time_zone)
+        if implied_predicate is not None:
+            literals = points(
+                with_expression_as_column(implied_predicate, expression), EXPRESSION_PATH
+            )
+    if literals is None:
         return "the predicate has no = or IN on its expression, nor on its column"
     if depends_on_zone(expression) and not _filters_are_of_zone(name, question.table):
         return _zone_reason()
     kind = str if is_text(bound_type(expression)) else int
-    values = [str(each.value) if type(each.value) is kind else "" for each in asked]
+    values = [str(each.value) if type(each.value) is kind else "" for each in literals]
     if not all(values):
         return "filters know neither null nor empty nor other values than texts and whole numbers"
     if not is_portable(expression) and not all(value.isascii() for value in values):
@@ -154,10 +172,10 @@ def _filters_are_of_zone(name: str, table: IndexedTable) -> bool:
     """Whether filters are of the query's zone: none says by itself in which it was made."""
     if table.definitions[name].is_own:
         return table.zones().get(name) == table.time_zone
-    return zone_is_told(table)
+    return zone_is_given(table)
 
 
-def _not_asked_for(expression: Expr) -> str:
+def _not_compared(expression: Expr) -> str:
     names = ", ".join(column.name for column in columns_of(expression))
     return f"the predicate does not ask for its expression over {names}"
 
@@ -165,21 +183,21 @@ def _not_asked_for(expression: Expr) -> str:
 def _by_range(
     name: str, definition: IndexDefinition, expression: Expr, question: Question
 ) -> Answer | str:
-    asks = asks_of(name, expression, question)
-    if not asks:
-        return _not_asked_for(expression)
+    predicates = expression_predicates(name, expression, question)
+    if not predicates:
+        return _not_compared(expression)
     reason = f"ranges of {expression_text(definition)}"
-    if all(ask.by_column for ask in asks):
+    if all(each.by_column for each in predicates):
         reason += ", by what is asked of the column"
-    first = partitions_left(definition, expression, question, asks)
+    first = partitions_left(definition, expression, question, predicates)
     if first is None:
-        kept = _of_files(definition, expression, question, asks)
+        kept = _of_files(definition, expression, question, predicates)
     else:
         left = question.slices.where(first)
         narrowed = replace(question, slices=left)
         reason += f" in {len(narrowed.partitions)} of {len(question.partitions)} partitions"
         kept = first.copy()
-        finer = _of_files(definition, expression, narrowed, asks) if left else "none is left"
+        finer = _of_files(definition, expression, narrowed, predicates) if left else "none is left"
         kept[first] = True if isinstance(finer, str) else finer
     if isinstance(kept, str):
         return kept
@@ -191,9 +209,12 @@ def _by_range(
 
 
 def _of_files(
-    definition: IndexDefinition, expression: Expr, question: Question, asks: Sequence[Ask]
+    definition: IndexDefinition,
+    expression: Expr,
+    question: Question,
+    predicates: Sequence[ExpressionPredicate],
 ) -> Mask | str:
-    """The slices whose own entries allow what is asked."""
+    """The slices whose own entries allow the predicates."""
     count = len(question.slices)
     kind = bound_type(expression)
     first, *others = definition.source_fields
@@ -201,20 +222,20 @@ def _of_files(
     keep: Mask = np.ones(count, dtype=np.bool_)
     problem: str | None = None
     is_answered = False
-    for ask in asks:
-        match = partial(may_match, ask.predicate, count=count, time_zone=ask.zone)
-        bounds = bounds_of(notes=ask.notes)
+    for each in predicates:
+        match = partial(may_match, each.predicate, count=count, time_zone=each.zone)
+        bounds = bounds_of(notes=each.notes)
         keep &= match(bounds={expression: bounds})
-        is_answered |= ask.notes is None or bool(bounds.known.any())
-        if ask.notes is None or ask.by_column or definition.is_own or bounds.known.all():
+        is_answered |= each.notes is None or bool(bounds.known.any())
+        if each.notes is None or each.by_column or definition.is_own or bounds.known.all():
             continue
         # What lakedex wrote says in which zone; the rest is believed where the ranges agree.
-        untold = bounds_of(notes=_UNTOLD)
-        agreed = _agreeing(untold, expression, columns_of(expression)[0], question)
+        unzoned = bounds_of(notes=_WITHOUT_ZONE)
+        agreed = _agreeing(unzoned, expression, columns_of(expression)[0], question)
         if isinstance(agreed, str):
             problem = agreed
         else:
-            keep &= match(bounds={expression: untold.where(agreed)})
+            keep &= match(bounds={expression: unzoned.where(agreed)})
             is_answered = True
     return keep if is_answered else problem or _zone_reason()
 
@@ -243,4 +264,72 @@ def _zone_reason() -> str:
     return (
         "the time zone that it was built in is not recorded, or is not that of the query; where it "
         "is not recorded, open the table with expression_time_zone to use it"
+    )
+
+
+def partitions_left(
+    definition: IndexDefinition,
+    expression: Expr,
+    question: Question,
+    predicates: Sequence[ExpressionPredicate],
+) -> Mask | None:
+    """The slices whose partitions may match; None where the partitions are not worth asking."""
+    name, column = definition.name, definition.source_fields[0]
+    if definition.is_own or not _is_worth_it(name, column, question):
+        return None
+    if not _is_null_of_null(expression):
+        return None
+    partitions = question.partitions
+    keys = pa.array(
+        [name_id(column) + expression_partition_id(path) for path in partitions], pa.string()
+    )
+    records = question.table.metadata.lookup(name, keys)
+    bounds_of = partial(_bounds, records, keys, bound_type(expression))
+    keep = np.ones(len(partitions), dtype=np.bool_)
+    for each in predicates:
+        bounds = {expression: bounds_of(each.notes)}
+        keep &= may_match(each.predicate, bounds, len(partitions), time_zone=each.zone)
+    kept = {path for path, keeps in zip(partitions, keep.tolist(), strict=True) if keeps}
+    return question.slices.in_partitions(kept)
+
+
+def _is_worth_it(name: str, column: str, question: Question) -> bool:
+    table, slices = question.table, question.slices
+    if len(slices) <= FEW_SLICES or not table.is_latest or table.read.history is not None:
+        return False
+    partitions = len(question.partitions)
+    seconds = lookup_seconds(table.metadata, name, partitions)
+    return partitions > 1 and bounds_seconds(question, name, column) > _MUCH_DEARER * seconds
+
+
+def _is_null_of_null(expression: Expr) -> bool:
+    """Whether rows without the column have no value of the expression either."""
+    columns = columns_of(expression)
+    if any(len(column.path) > 1 for column in columns):
+        return False
+    nothing = [pa.nulls(1, column.type) for column in columns]
+    try:
+        row = pa.RecordBatch.from_arrays(nothing, [column.path[0] for column in columns])
+        return bool(evaluate(expression, row).null_count == 1)
+    except (LakedexError, pa.ArrowException):
+        return False
+
+
+def _bounds(records: pa.Table, keys: pa.Array, kind: pa.DataType, notes: Notes) -> ColumnBounds:
+    place = pc.index_in(keys, value_set=records["key"].combine_chunks())
+    values = stat_values(records[STATS_PAYLOAD].combine_chunks(), kind).take(place)
+    known = place.is_valid().to_numpy(zero_copy_only=False)
+    if notes is not None:
+        noted = pc.is_in(values.notes, value_set=pa.array([n for n in notes if n], pa.string()))
+        is_noted = noted.to_numpy(zero_copy_only=False)
+        silent = values.notes.is_null().to_numpy(zero_copy_only=False)
+        known = known & (is_noted | (silent & (None in notes)))
+    all_null = (values.value_count > 0) & (values.null_count == values.value_count)
+    return ColumnBounds(
+        kind,
+        values.minimum,
+        values.maximum,
+        np.where(all_null, values.null_count, -1),
+        np.where(all_null, values.value_count, -1),
+        known,
     )

@@ -1,6 +1,12 @@
-"""Verifies the file listing: every listed file is on the store, and every written one listed."""
+"""Verifies the file listing, and repairs it.
+
+Every listed file is on the store, and every written one is listed.
+"""
 
 from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +17,9 @@ from lakedex.errors import LakedexError
 from lakedex.filegroup import LogFile, parse_data_file
 from lakedex.format.logfile import read_blocks
 from lakedex.index.metadata_table import ALL_PARTITIONS_KEY, FILES_PAYLOAD, NON_PARTITIONED_KEY
-from lakedex.index.verification.check import Check, Subject
-from lakedex.index.verification.findings import ProblemKind
+from lakedex.index.verification.check import Check, RepairedTable, Subject
+from lakedex.index.verification.findings import Problem, ProblemKind
+from lakedex.index.written import CommitChanges
 from lakedex.storage import join, split
 from lakedex.timeline import Action
 from lakedex.timeline.clean_plan import read_clean_plan
@@ -204,3 +211,17 @@ def _entries(records: pa.Table) -> pa.Table:
 def _partitions(files: pa.Table) -> set[str]:
     folders = pc.replace_substring_regex(files["path"], r"(?:^|/)[^/]*$", "")
     return set(pc.unique(folders).to_pylist())
+
+
+def repair(name: str, problems: Sequence[Problem], table: RepairedTable) -> CommitChanges:
+    """The files to list with their sizes, and those to remove from the listing."""
+    del name
+    added: dict[str, dict[str, int]] = defaultdict(dict)
+    removed: dict[str, list[str]] = defaultdict(list)
+    for problem in problems:
+        partition, file_name = split(problem.key)
+        if problem.kind is ProblemKind.STALE:
+            removed[partition].append(file_name)
+        else:
+            added[partition][file_name] = table.storage.size(problem.key)
+    return CommitChanges(added=added, removed=removed)

@@ -12,12 +12,13 @@ space: it is stored without its files.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from lakedex.errors import CorruptFile, InvalidInput
@@ -25,19 +26,28 @@ from lakedex.expr.tree import Call, Column, Compare, Expr, Literal, Op
 from lakedex.index.contract import Mask, Question
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.file_index import FileIndexKind, FileIndexQuery, IndexRequest
-from lakedex.index.file_index.coverage import DescribedRun
 from lakedex.index.file_index.kind import combined, is_answered
-from lakedex.index.file_index.postings import file_numbers, inverted, pairs_of
 from lakedex.index.file_index.run import (
     FILE,
+    DescribedRun,
     EncodedEntries,
     RunHead,
+    file_numbers,
+    inverted,
     packed,
+    pairs_of,
     read_table,
     unpacked,
 )
-from lakedex.index.kinds.ngram.conditions import required_pieces
-from lakedex.index.kinds.ngram.grams import Bits, bits_of_pieces, bits_of_texts
+from lakedex.index.kinds.ngram.conditions import (
+    DOTTED_I,
+    DOTTED_I_LOWER,
+    KELVIN,
+    KELVIN_LOWER,
+    Piece,
+    folded,
+    required_pieces,
+)
 from lakedex.schema.field_paths import values_at
 from lakedex.storage.protocol import FileInfo, Storage
 
@@ -50,6 +60,12 @@ _LENGTH, _BITS, _COMMON = "n", "bits", "common"
 _LENGTHS = range(2, 9)
 _BITS_ALLOWED = range(1 << 8, (1 << 24) + 1)
 _PROBED_CHARACTERS = 12
+Bits = npt.NDArray[np.int64]
+_START: Final = b"\xfe"
+_END: Final = b"\xff"
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_BLOCK_BYTES = 4 << 20
+"""So many bytes of text are hashed at a time: eight times as many are held for it."""
 
 
 class NgramKind(FileIndexKind):
@@ -221,3 +237,75 @@ def _groups_of(head: RunHead, grams: Bits) -> list[int]:
     groups = np.unique(np.searchsorted(starts, grams, side="right") - 1)
     numbers: list[int] = groups[groups >= 0].tolist()
     return numbers
+
+
+def bits_of_texts(texts: pa.ChunkedArray, n: int, bits: int) -> Bits:
+    """The bits of all n-grams of some texts, ascending.
+
+    Example:
+        >>> len(bits_of_texts(pa.chunked_array([["abc", None, "ABC"]]), 3, 1 << 16))
+        3
+    """
+    is_set = np.zeros(bits, dtype=np.bool_)
+    for block in _blocks(texts):
+        data, ends = _bytes_of(block)
+        if len(data) >= n:
+            is_gram = np.ones(len(data) - n + 1, dtype=np.bool_)
+            for back in range(1, n):
+                # Fewer than n bytes before the end of a text begin no gram of it.
+                last = ends - back
+                is_gram[last[last < len(is_gram)]] = False
+            is_set[_hashed(data, n, bits)[is_gram]] = True
+    return np.flatnonzero(is_set)
+
+
+def bits_of_pieces(pieces: Iterable[Piece], n: int, bits: int) -> Bits:
+    """The bits that a file has if one of its texts has all these pieces, ascending.
+
+    Example:
+        >>> len(bits_of_pieces([Piece("abcd")], 3, 1 << 16))
+        2
+        >>> len(bits_of_pieces([Piece("ab")], 3, 1 << 16))
+        0
+    """
+    required = [np.zeros(0, dtype=np.int64)]
+    for piece in pieces:
+        start, end = _START * piece.at_start, _END * piece.at_end
+        text = start + folded(piece.text).encode("utf-8", "surrogatepass") + end
+        if len(text) >= n:
+            required.append(_hashed(np.frombuffer(text, dtype=np.uint8), n, bits))
+    return np.unique(np.concatenate(required))
+
+
+def _blocks(texts: pa.ChunkedArray) -> Iterator[pa.Array]:
+    for chunk in texts.chunks:
+        present = chunk.drop_null()
+        if len(present):
+            rows = max(1, len(present) * _BLOCK_BYTES // max(1, present.nbytes))
+            for first in range(0, len(present), rows):
+                yield present[first : first + rows]
+
+
+def _bytes_of(texts: pa.Array) -> tuple[npt.NDArray[np.uint8], Bits]:
+    """The bytes of folded texts with their marks, and where each text ends."""
+    lowered = pc.ascii_lower(texts.cast(pa.large_string()))
+    if not pc.all(pc.string_is_ascii(lowered)).as_py():
+        lowered = pc.replace_substring(lowered, KELVIN, KELVIN_LOWER)
+        lowered = pc.replace_substring(lowered, DOTTED_I, DOTTED_I_LOWER)
+    marks = (pa.scalar(each, pa.large_binary()) for each in (_START, _END, b""))
+    start, end, separator = marks
+    marked = pc.binary_join_element_wise(start, lowered.cast(pa.large_binary()), end, separator)
+    offsets = np.frombuffer(marked.buffers()[1], dtype=np.int64)[: len(marked) + 1]
+    return np.frombuffer(marked.buffers()[2], dtype=np.uint8)[: offsets[-1]], offsets[1:]
+
+
+def _hashed(data: npt.NDArray[np.uint8], n: int, bits: int) -> Bits:
+    """The bit of each run of n bytes."""
+    count = len(data) - n + 1
+    grams = np.zeros(count, dtype=np.uint64)
+    for at in range(n):
+        grams |= data[at : at + count].astype(np.uint64) << np.uint64(8 * at)
+    grams *= _MULTIPLIER
+    grams >>= np.uint64(32)
+    grams %= np.uint64(bits)
+    return grams.astype(np.int64)

@@ -20,11 +20,10 @@ from lakedex.index.kinds.column_stats.records import (
     encoded_records,
     stat_columns,
 )
-from lakedex.index.metadata_table.change import Change
 from lakedex.index.metadata_table.hashing import name_id
 from lakedex.index.metadata_table.keys import partition_id
-from lakedex.index.metadata_table.partitions import RecordType
-from lakedex.index.metadata_table.stat_bounds import outermost
+from lakedex.index.metadata_table.partitions import Change, RecordType
+from lakedex.index.metadata_table.stat_values import outermost
 from lakedex.index.written import CommitChanges, FileStatistics, WholeColumn
 
 _COUNTS = ("value_count", "null_count", "total_size", "total_uncompressed")

@@ -1,8 +1,9 @@
-"""Verifies the record index: the entry of every row's key points to the place of the row."""
+"""Verifies the record index, key by key, and repairs single entries."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.filegroup import FileSliceId
-from lakedex.index.kinds.record_index.locations import PLACE_FIELDS, distinct_locations
+from lakedex.index.kinds.record_index.lookup import LOCATION_FIELDS, distinct_locations
 from lakedex.index.metadata_table import RECORD_INDEX_PAYLOAD
 from lakedex.index.metadata_table.hashing import shards_of
-from lakedex.index.verification.check import Check, Subject
-from lakedex.index.verification.entries import group_entries
-from lakedex.index.verification.findings import Findings, ProblemKind
-from lakedex.index.verification.keys import Matched, RowKeys, match
+from lakedex.index.verification.check import Check, RepairedTable, Subject
+from lakedex.index.verification.findings import Findings, Problem, ProblemKind
+from lakedex.index.verification.keys import Matched, RowKeys, group_entries, match
+from lakedex.index.written import CommitChanges, note_rows
 from lakedex.keys import escape_path_value
 
 _NOWHERE = -1
@@ -52,7 +53,7 @@ class RecordIndexCheck(Check):
         keys, slices = self.rows.of_group(number)
         entries = group_entries(self.subject.metadata, self.name, number)
         findings.checked[self.name] += len(entries)
-        targets, locations = entry_places(entries)
+        targets, locations = entry_locations(entries)
         numbers = np.array(
             [self.subject.slices.places.get(place, _NOWHERE) for place in locations], np.int64
         )
@@ -69,7 +70,7 @@ class RecordIndexCheck(Check):
         right_somewhere = np.zeros(int(found.key_codes.max(initial=-1)) + 1, dtype=np.bool_)
         right_somewhere[found.key_codes[right]] = True
         wrong = np.flatnonzero(has_entry & ~right_somewhere[found.key_codes])
-        report_wrong_places(
+        report_wrong_locations(
             findings,
             self.name,
             wrong,
@@ -155,11 +156,11 @@ def start(name: str, subject: Subject) -> Check:
     )
 
 
-def entry_places(entries: pa.Table) -> tuple[npt.NDArray[np.int64], list[FileSliceId]]:
+def entry_locations(entries: pa.Table) -> tuple[npt.NDArray[np.int64], list[FileSliceId]]:
     """For each entry the number of its place, and the places."""
     payload = entries[RECORD_INDEX_PAYLOAD].combine_chunks()
     codes = np.zeros(len(entries), dtype=np.int64)
-    for name in PLACE_FIELDS:
+    for name in LOCATION_FIELDS:
         encoded = pc.dictionary_encode(pc.struct_field(payload, name), null_encoding="encode")
         if len(encoded.dictionary) == 1:
             continue  # all places have the same
@@ -180,7 +181,7 @@ def path_of(place: FileSliceId) -> str:
     return f"{place.partition}/{place.file_id}" if place.partition else place.file_id
 
 
-def report_wrong_places(
+def report_wrong_locations(
     findings: Findings,
     name: str,
     rows: npt.NDArray[np.intp],
@@ -199,3 +200,21 @@ def report_wrong_places(
             actual(row),
         ),
     )
+
+
+def repair(name: str, problems: Sequence[Problem], table: RepairedTable) -> CommitChanges:
+    """The keys to write and to delete, with their places."""
+    del name
+    rows = [
+        note_rows(pa.array(keys), place.partition, place.file_id, is_delete=is_delete)
+        for (place, is_delete), keys in _by_place(problems).items()
+    ]
+    return CommitChanges(key_notes=(table.spilled(pa.concat_tables(rows)),) if rows else ())
+
+
+def _by_place(problems: Sequence[Problem]) -> dict[tuple[FileSliceId, bool], list[str]]:
+    places: dict[tuple[FileSliceId, bool], list[str]] = defaultdict(list)
+    for problem in problems:
+        if problem.place is not None:
+            places[problem.place, problem.kind is ProblemKind.STALE].append(problem.key)
+    return places

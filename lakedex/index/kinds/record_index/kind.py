@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -12,18 +13,19 @@ from lakedex.config.write_options import WriteOptions
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import FileSliceId, parse_data_file
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.file_groups import IndexedRows, shards_for
-from lakedex.index.kinds.record_index.locations import distinct_locations
-from lakedex.index.kinds.record_index.lookup import RecordIndex
+from lakedex.index.kinds.record_index.lookup import RecordIndex, distinct_locations
 from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table import Kind, MetadataTable
 from lakedex.index.metadata_table.hashing import Int32s, shards_of
-from lakedex.index.request import PARTITIONED, NewIndex
+from lakedex.index.request import PARTITIONED, CreateRequest, NewIndex
+from lakedex.index.size_estimate import IndexedRows, shards_for
 from lakedex.index.verification.findings import Problem
 from lakedex.storage import Storage, split
 
 _DASHES_OF_A_PARTITION = 4
 """In `record-index-<partition>-<number>-0`, the id of a file group of one data partition."""
+
+_WHY_SYNC = "writers find records by it, and secondary indexes lead through it"
 
 
 class RecordIndexKind(RecordIndex, MetadataIndexKind):
@@ -38,6 +40,31 @@ class RecordIndexKind(RecordIndex, MetadataIndexKind):
     switches = (options_of.GLOBAL_RECORD_INDEX, options_of.PARTITIONED_RECORD_INDEX)
     options = (PARTITIONED,)
     aliases = ("record_level", "record_level_index")
+
+    def define(self, request: CreateRequest) -> NewIndex:
+        """The write options that keep a record index over the whole table, or for each partition.
+
+        Raises:
+            InvalidInput: the columns are not the record key, or an option is wrong.
+        """
+        options = dict(request.options)
+        by_partition = _by_partition(options)
+        options = replace(request, options=options).write_options(_WHY_SYNC)
+        _check_key(request)
+        return NewIndex({**options, options_of.GLOBAL_RECORD_INDEX.name: "true", **by_partition})
+
+    def extend(self, request: CreateRequest) -> None:
+        """Check a statement about the record index of the table: nothing can be added to it."""
+        self.define(request)
+
+    def rebuild(
+        self, request: CreateRequest, name: str, definition: IndexDefinition | None
+    ) -> NewIndex:
+        """The write options by which the same index is built again."""
+        del request, name
+        if definition is not None and definition.is_partitioned:
+            return NewIndex({options_of.PARTITIONED_RECORD_INDEX.name: "true"})
+        return NewIndex({options_of.GLOBAL_RECORD_INDEX.name: "true"})
 
     def definition_of_table(
         self,
@@ -134,3 +161,25 @@ class RecordIndexKind(RecordIndex, MetadataIndexKind):
         """Those of the keys' hashes, where the index is one over the whole table."""
         is_partitioned = definition is not None and definition.is_partitioned
         return None if is_partitioned else shards_of(keys, count)
+
+
+def _by_partition(options: dict[str, str]) -> dict[str, str]:
+    """Take the option out that says whether there is an index for each partition."""
+    value = options.pop(PARTITIONED, None)
+    if value is None:
+        return {}
+    if value.lower() not in ("true", "false"):
+        raise InvalidInput(f"{PARTITIONED}={value!r}: a record_index has it, true or false")
+    return {
+        options_of.PARTITIONED_RECORD_INDEX.name: value.lower(),
+        options_of.GLOBAL_RECORD_INDEX.name: "false" if value.lower() == "true" else "true",
+    }
+
+
+def _check_key(request: CreateRequest) -> None:
+    keys = request.config.record_key_fields
+    if request.columns != tuple(keys):
+        raise InvalidInput(
+            f"the record index of table {request.table} is on its key ({', '.join(keys)}), not on "
+            f"{', '.join(request.columns)}"
+        )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakedex.config import TableConfig
 from lakedex.expr.points import key_points, points
@@ -21,14 +23,29 @@ from lakedex.index.contract import (
 )
 from lakedex.index.cost import Estimate, lookup_seconds
 from lakedex.index.kinds.record_index.completeness import PARTITION, check_seconds, why_incomplete
-from lakedex.index.kinds.record_index.locations import distinct_locations
+from lakedex.index.metadata_table import RECORD_INDEX_PAYLOAD
 from lakedex.index.metadata_table.hashing import shards_of
+from lakedex.index.metadata_table.keys import file_ids
 from lakedex.keys import RecordKeyFormat, escape_path_value
 
 MAX_KEYS = 200_000
 """More keys than this are no point lookup any more."""
 _MANY_KEYS = 1_000
 """So many are not spelled before it is sure that they are looked up."""
+_FEW_ENTRIES = 1_000
+"""Of so few entries grouping them would take longer than to look at each place."""
+_RAW_FILE_ID = 1
+"""The `fileIdEncoding` of file ids that are no UUIDs and are stored as text."""
+
+LOCATION_FIELDS: Final = (
+    "partitionName",
+    "fileIdHighBits",
+    "fileIdLowBits",
+    "fileIndex",
+    "fileId",
+    "fileIdEncoding",
+)
+"""The fields of an entry that say where its row is."""
 
 
 class RecordIndex:
@@ -96,7 +113,7 @@ def locate(
     return found
 
 
-def asked_keys(question: Question) -> list[str] | str:
+def question_keys(question: Question) -> list[str] | str:
     """The record keys that the predicate asks for, read off it once, or why there are none."""
     if "record_keys" not in question.found:
         question.found["record_keys"] = record_keys(question.predicate, question.table.read)
@@ -144,7 +161,7 @@ def _fewest_keys(predicate: Expr, columns: frozenset[str]) -> int:
 def _usable_keys(name: str, question: Question) -> list[str] | str:
     if not question.table.is_live(name):
         return NOT_LIVE
-    keys = asked_keys(question)
+    keys = question_keys(question)
     if isinstance(keys, str):
         return keys
     return keys if question.table.is_latest else NEWEST_ONLY
@@ -178,3 +195,24 @@ def _entries(table: IndexedTable, keys: pa.Array, partitions: Sequence[str]) -> 
                 for shard in np.unique(shards).tolist()
             ]
     return pa.concat_tables(parts) if parts else table.metadata.lookup(PARTITION, keys[:0])
+
+
+def distinct_locations(records: pa.Table) -> set[FileSliceId]:
+    """The file groups that record-index entries point to, each once."""
+    payload = records[RECORD_INDEX_PAYLOAD].combine_chunks()
+    places = pa.table({name: pc.struct_field(payload, name) for name in LOCATION_FIELDS})
+    distinct = places
+    if places.num_rows > _FEW_ENTRIES:
+        distinct = places.group_by(list(LOCATION_FIELDS)).aggregate([])
+    encoding = distinct["fileIdEncoding"].to_pylist()
+    named = file_ids(*(_numbers(distinct[name]) for name in LOCATION_FIELDS[1:4]))
+    raw = distinct["fileId"].to_pylist()
+    partitions = distinct["partitionName"].to_pylist()
+    return {
+        FileSliceId(partitions[row] or "", raw[row] if kind == _RAW_FILE_ID else named[row])
+        for row, kind in enumerate(encoding)
+    }
+
+
+def _numbers(column: pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return column.fill_null(-1).combine_chunks().to_numpy(zero_copy_only=False).astype(np.int64)

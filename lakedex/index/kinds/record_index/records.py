@@ -49,7 +49,7 @@ def write_notes(job: ShardJob, task: ShardTask) -> list[GroupFile]:
     notes = read_segments(table, task.segments)
     if notes is None or not len(notes):
         return []
-    values, places = place_values(notes["partition"], notes["file_id"], job.instant_ms)
+    values, places = location_values(notes["partition"], notes["file_id"], job.instant_ms)
     deleted = notes["is_delete"].combine_chunks().to_numpy(zero_copy_only=False).astype(np.bool_)
     return write_rows(
         job,
@@ -60,7 +60,7 @@ def write_notes(job: ShardJob, task: ShardTask) -> list[GroupFile]:
     )
 
 
-def place_values(
+def location_values(
     partitions: pa.ChunkedArray,
     file_ids: pa.ChunkedArray,
     instant_ms: int,
@@ -72,7 +72,7 @@ def place_values(
     Example:
         >>> one = pa.chunked_array([["p=1", "p=1"]])
         >>> ids = pa.chunked_array([["d5f9a2c5-6d0b-4219-9edc-1bc2e2d22082-0"] * 2])
-        >>> values, numbers = place_values(one, ids, 1794767405287)
+        >>> values, numbers = location_values(one, ids, 1794767405287)
         >>> len(values), numbers.tolist()
         (1, [0, 0])
     """
@@ -81,11 +81,11 @@ def place_values(
     pairs, numbers = np.unique(folder_of * max(1, len(ids)) + id_of, return_inverse=True)
     folder_names = [folders[pair] for pair in (pairs // max(1, len(ids))).tolist()]
     names = [ids[pair] for pair in (pairs % max(1, len(ids))).tolist()]
-    values = encode_places(folder_names, names, instant_ms, kind=kind)
+    values = encode_locations(folder_names, names, instant_ms, kind=kind)
     return values, numbers.reshape(-1).astype(np.int64)
 
 
-def encode_places(
+def encode_locations(
     partitions: Sequence[str],
     file_ids: Sequence[str],
     instant_ms: int,

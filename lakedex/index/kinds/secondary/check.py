@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,25 +12,26 @@ import pyarrow.compute as pc
 
 from lakedex.errors import IndexUnusable
 from lakedex.index.contract import Mask
-from lakedex.index.kinds.record_index.check import entry_places, path_of, report_wrong_places
+from lakedex.index.kinds.record_index.check import entry_locations, path_of, report_wrong_locations
 from lakedex.index.kinds.secondary.coverage import (
     COVERAGE_START,
     covered_slices,
     covering_noted,
     without_coverage,
 )
-from lakedex.index.kinds.secondary.key_encoding import is_sure, spelled
+from lakedex.index.kinds.secondary.key_encoding import encoded, is_certain
+from lakedex.index.kinds.secondary.records import PAIR_SCHEMA
 from lakedex.index.metadata_table import RECORD_INDEX_PAYLOAD
-from lakedex.index.metadata_table.hashing import shards_of
+from lakedex.index.metadata_table.hashing import java_hashes, shards_of
 from lakedex.index.metadata_table.keys import (
     placed_values_of_secondary,
     record_keys_of_secondary,
     secondary_keys,
 )
-from lakedex.index.verification.check import Check, Subject
-from lakedex.index.verification.entries import group_entries
-from lakedex.index.verification.findings import Findings, ProblemKind
-from lakedex.index.verification.keys import Matched, RowKeys, match
+from lakedex.index.verification.check import Check, RepairedTable, Subject
+from lakedex.index.verification.findings import Findings, Problem, ProblemKind
+from lakedex.index.verification.keys import Matched, RowKeys, group_entries, match
+from lakedex.index.written import CommitChanges, PairNotes
 from lakedex.schema.field_paths import column_at, type_at, values_at
 
 _NOWHERE = -1
@@ -40,7 +42,7 @@ class SecondaryIndexCheck(Check):
     """Compares pairs of value and record key, group by group of the index."""
 
     columns: tuple[str, ...] = field(kw_only=True)
-    spelling_is_sure: bool = field(kw_only=True)
+    encoding_is_sure: bool = field(kw_only=True)
     """Whether the text of values in keys is known; else only record keys are compared."""
     by_value: bool = field(kw_only=True)
     covers: bool = field(kw_only=True)
@@ -55,9 +57,9 @@ class SecondaryIndexCheck(Check):
         if self.covered is not None and not self.covered[slice_number]:
             return
         keys = self.subject.read.record_keys(rows)
-        if self.spelling_is_sure:
+        if self.encoding_is_sure:
             chunked = pa.chunked_array([keys.cast(pa.string())])
-            texts = [spelled(values_at(each, rows)) for each in self.columns]
+            texts = [encoded(values_at(each, rows)) for each in self.columns]
             keys = secondary_keys(texts, chunked)
             groups = shards_of(self._placed(keys), self.group_count)
         else:
@@ -69,7 +71,7 @@ class SecondaryIndexCheck(Check):
         if self.covered is not None and not self.covered.all():
             newer = int((~self.covered).sum())
             self.note(f"{newer} file slices are newer than it, and are read (REFRESH INDEX)")
-        if self.spelling_is_sure:
+        if self.encoding_is_sure:
             self.by_group(self._compare, self.group_count)
         else:
             self._compare_record_keys(self.rows.of_group(0)[0])
@@ -92,9 +94,9 @@ class SecondaryIndexCheck(Check):
         found = match(keys, stored)
         self._report(findings, keys, stored, found)
         if self.covers and len(entries):
-            self._report_places(findings, keys, slices, entries, found)
+            self._report_locations(findings, keys, slices, entries, found)
 
-    def _report_places(
+    def _report_locations(
         self,
         findings: Findings,
         keys: pa.Array,
@@ -107,7 +109,7 @@ class SecondaryIndexCheck(Check):
         Those that name none, or one that was replaced, lead to the record index.
         """
         named = entries[RECORD_INDEX_PAYLOAD].is_valid().to_numpy()
-        targets, places = entry_places(entries.filter(pa.array(named)))
+        targets, places = entry_locations(entries.filter(pa.array(named)))
         numbers = [self.subject.slices.places.get(place, _NOWHERE) for place in places]
         slice_of = np.full(len(entries), _NOWHERE, dtype=np.int64)
         slice_of[named] = np.array(numbers, np.int64)[targets]
@@ -115,7 +117,7 @@ class SecondaryIndexCheck(Check):
         said = np.where(found.place.is_valid(), slice_of[entry], _NOWHERE)
         wrong = np.flatnonzero((said != _NOWHERE) & (said != slices) & ~found.repeated)
         groups = self.subject.slices
-        report_wrong_places(
+        report_wrong_locations(
             findings,
             self.name,
             wrong,
@@ -169,7 +171,7 @@ class SecondaryIndexCheck(Check):
 def _unsure(subject: Subject, columns: tuple[str, ...]) -> pa.DataType | None:
     """The first type among some columns whose texts may differ from engine to engine."""
     types = [type_at(column, subject.schema) for column in columns]
-    return next((kind for kind in types if kind is not None and not is_sure(kind)), None)
+    return next((kind for kind in types if kind is not None and not is_certain(kind)), None)
 
 
 def start(name: str, subject: Subject) -> Check:
@@ -191,7 +193,7 @@ def start(name: str, subject: Subject) -> Check:
         subject,
         row_columns=frozenset([*subject.key_columns, *map(column_at, columns)]),
         columns=columns,
-        spelling_is_sure=_unsure(subject, columns) is None,
+        encoding_is_sure=_unsure(subject, columns) is None,
         by_value=definition.is_placed_by_value,
         covers=definition.is_covering
         and name in covering_noted(subject.timeline, subject.definitions),
@@ -199,3 +201,16 @@ def start(name: str, subject: Subject) -> Check:
         rows=RowKeys(group_count),
         covered=covered,
     )
+
+
+def repair(name: str, problems: Sequence[Problem], table: RepairedTable) -> CommitChanges:
+    """The pairs to write and to delete."""
+    definition = table.definitions[name]
+    keys = pa.array([problem.key for problem in problems], pa.string())
+    columns = len(definition.source_fields)
+    placed = placed_values_of_secondary(keys, columns) if definition.is_placed_by_value else keys
+    stale = [problem.kind is ProblemKind.STALE for problem in problems]
+    # An entry that is no key of such an index may be in any group: it is not found, and stays.
+    hashes = java_hashes(placed.fill_null(""))
+    rows = pa.table([keys, pa.array(hashes), pa.array(stale)], PAIR_SCHEMA)
+    return CommitChanges(notes={name: PairNotes(1, (table.spilled(rows),))})

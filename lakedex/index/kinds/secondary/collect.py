@@ -14,7 +14,7 @@ from lakedex.filegroup import FileSlice, FileSliceId, ReadContext
 from lakedex.format.spill import SpillWriter
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.kinds.secondary.coverage import coverage_pairs
-from lakedex.index.kinds.secondary.pairs import SecondaryTarget, pair_changes, pair_rows
+from lakedex.index.kinds.secondary.records import SecondaryTarget, pair_changes, pair_rows
 from lakedex.index.maintenance import (
     ChangedRows,
     Collector,

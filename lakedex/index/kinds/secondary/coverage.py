@@ -1,4 +1,4 @@
-r"""Which file groups changed without a secondary index being told.
+r"""Which file groups a secondary index covers, and whether all writers kept it up to date.
 
 Hudi 1.2.0 keeps up only one of several secondary indexes of a merge-on-read table: an update of
 the other column leaves the old entry and adds no new one. Nothing in the index shows that, but
@@ -12,12 +12,18 @@ entry for each file slice that was read into it, `\c$` and a digest of the files
 value is escaped as `\c`. A slice is covered when it has exactly the files of such an entry. Entries
 are only added: a pair that is no longer true leads the record index to a file group too many, and
 every pair of a covered slice is there, whatever was updated, rolled back or restored since.
+
+Hudi would take the definition of an index on several columns (composite) for one of a nested field,
+so it does not know of such an index, and does not write to it. Every commit of lakedex therefore
+says which of them are right. After a commit that says nothing they are not used, until REFRESH
+INDEX.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -29,9 +35,8 @@ from lakedex.config.table_config import is_own_partition
 from lakedex.filegroup import RECORD_KEY, FileSlice, FileSliceId, ReadContext, read_slice
 from lakedex.index.contract import IndexedTable, Mask
 from lakedex.index.definitions import BUILT_AFTER, IndexDefinition
-from lakedex.index.kinds.secondary.key_encoding import spelled
-from lakedex.index.kinds.secondary.pairs import SecondaryTarget
-from lakedex.index.kinds.secondary.records import PAIR_SCHEMA
+from lakedex.index.kinds.secondary.key_encoding import encoded
+from lakedex.index.kinds.secondary.records import PAIR_SCHEMA, PREFIX, SecondaryTarget
 from lakedex.index.metadata_table import MetadataTable
 from lakedex.index.metadata_table.hashing import java_hashes, shards_of
 from lakedex.index.metadata_table.keys import placed_values_of_secondary, secondary_keys
@@ -45,13 +50,13 @@ from lakedex.timeline import (
     newest_note,
 )
 
-_PREFIX = "secondary_index_"
 _COMPARABLE_BYTES = 64 << 20
 _KEPT_UP = "lakedex.secondary.indexes"
 _COVERING = "lakedex.secondary.covering"
 COVERAGE_START: Final = "\\c$"
 """What the entries of covered file slices start with."""
 _DIGEST_BYTES = 16
+_RIGHT = "lakedex.secondary.composite"
 
 
 def kept_up_note(targets: Sequence[SecondaryTarget]) -> dict[str, str]:
@@ -198,7 +203,7 @@ def _may_forget(table: IndexedTable, name: str) -> bool:
     several = [
         part
         for part in config.metadata_partitions
-        if part.startswith(_PREFIX) and not is_own_partition(part)
+        if part.startswith(PREFIX) and not is_own_partition(part)
     ]
     return config.table_type is TableType.MERGE_ON_READ and len(several) > 1
 
@@ -248,7 +253,7 @@ def _is_kept_up(table: IndexedTable, name: str, file_slice: FileSlice) -> bool:
     definition = table.definitions[name]
     path = definition.source_fields[0]
     for rows in read_slice(table.read, file_slice, [RECORD_KEY, column_at(path)]):
-        keys = secondary_keys([spelled(values_at(path, rows))], rows[RECORD_KEY])
+        keys = secondary_keys([encoded(values_at(path, rows))], rows[RECORD_KEY])
         found = find_pairs(table.metadata, name, definition, keys)
         if len(found) != len(keys):
             return False
@@ -295,3 +300,69 @@ def _is_before(instant: Instant, built: str | None) -> bool:
     if built is None or completed is None:
         return False
     return instant_key(completed) < instant_key(built)
+
+
+def _is_stamped(definition: IndexDefinition) -> bool:
+    """Whether a definition names the write that its index was built after."""
+    return definition.is_composite or definition.is_covering
+
+
+def stamped(definition: IndexDefinition, timeline: Callable[[], Timeline]) -> IndexDefinition:
+    """The definition of an index that is about to be built from what is committed now."""
+    if not _is_stamped(definition):
+        return definition
+    options = {**definition.options, BUILT_AFTER: newest_change(timeline())}
+    return replace(definition, options=options)
+
+
+def right_composites(
+    timeline: Timeline, definitions: Mapping[str, IndexDefinition]
+) -> frozenset[str]:
+    """The indexes on several columns that every write since their build has kept up to date."""
+    known = {name: each for name, each in definitions.items() if each.is_composite}
+    if not known:
+        return frozenset()
+    noted = (newest_note(timeline, _RIGHT) or "").split(",")
+    newest = newest_change(timeline)
+    return frozenset(
+        name
+        for name, each in known.items()
+        if name in noted or each.options.get(BUILT_AFTER) == newest
+    )
+
+
+def composites_behind(
+    timeline: Timeline, definitions: Mapping[str, IndexDefinition]
+) -> frozenset[str]:
+    """Those that are not asked, as another engine wrote to the table and not to them."""
+    known = (name for name, each in definitions.items() if each.is_composite)
+    return frozenset(known) - right_composites(timeline, definitions)
+
+
+def composite_note(
+    targets: Sequence[SecondaryTarget],
+    new: Iterable[SecondaryTarget],
+    timeline: Timeline,
+    definitions: Mapping[str, IndexDefinition],
+) -> dict[str, str]:
+    """What a commit says of the indexes on several columns that are right after it.
+
+    Those are the ones that it builds, and those that were right before it.
+
+    Args:
+        targets: The indexes that the commit keeps up to date.
+        new: Those that it builds.
+        timeline: The table's timeline just before the commit.
+        definitions: The table's index definitions at that time.
+    """
+    kept = {each.name for each in targets if is_own_partition(each.name)}
+    if kept:
+        kept &= right_composites(timeline, definitions)
+    right = sorted(kept.union(each.name for each in new if is_own_partition(each.name)))
+    return {_RIGHT: ",".join(right)} if right else {}
+
+
+def kept_note(timeline: Timeline, definitions: Mapping[str, IndexDefinition]) -> dict[str, str]:
+    """What a commit without rows says: those that were right before it are so after it."""
+    right = sorted(right_composites(timeline, definitions))
+    return {_RIGHT: ",".join(right)} if right else {}

@@ -11,7 +11,7 @@ from lakedex.config.table_config import ASYNC_SECONDARY_PREFIX, COMPOSITE_PREFIX
 from lakedex.errors import InvalidInput
 from lakedex.index.definitions import ASYNC, COVERING, MAINTENANCE, IndexDefinition
 from lakedex.index.kinds.secondary.key_encoding import is_indexable
-from lakedex.index.kinds.secondary.pairs import PREFIX
+from lakedex.index.kinds.secondary.records import PREFIX
 from lakedex.index.request import CreateRequest, NewIndex
 from lakedex.schema.field_paths import type_at
 

@@ -6,7 +6,7 @@
     timestamp       microseconds since then             1704153600000000
     float, double   Java's text of the number           1.0E10
 
-These are the types that Hudi indexes. The others are spelled by lakedex alone:
+These are the types that Hudi indexes. The others are encoded by lakedex alone:
 
     decimal         all digits of its scale             1.50
     boolean         true, false
@@ -28,16 +28,16 @@ from lakedex.expr.temporal.zones import timestamp_micros
 from lakedex.schema.conversions import java_number_text
 
 _HEX_DIGITS = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
-_Speller = Callable[[pa.Array], pa.Array]
+_Encoder = Callable[[pa.Array], pa.Array]
 
 
-def spelled(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+def encoded(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     """The values as texts, null where they are null.
 
     Example:
-        >>> spelled(pa.array([7, None])).to_pylist()
+        >>> encoded(pa.array([7, None])).to_pylist()
         ['7', None]
-        >>> spelled(pa.array([b"a", None, b""])).to_pylist()
+        >>> encoded(pa.array([b"a", None, b""])).to_pylist()
         ['61', None, '']
 
     Raises:
@@ -46,10 +46,10 @@ def spelled(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     whole = values
     if isinstance(values, pa.ChunkedArray):
         whole = values.combine_chunks()
-    speller = _speller(whole.type)
-    if speller is None:
-        raise InvalidInput(f"values of type {whole.type} cannot be spelled in a secondary index")
-    return speller(whole)
+    encoder = _encoder(whole.type)
+    if encoder is None:
+        raise InvalidInput(f"values of type {whole.type} cannot be encoded in a secondary index")
+    return encoder(whole)
 
 
 def is_indexable(data_type: pa.DataType) -> bool:
@@ -59,28 +59,28 @@ def is_indexable(data_type: pa.DataType) -> bool:
         >>> is_indexable(pa.int64()), is_indexable(pa.list_(pa.int64()))
         (True, False)
     """
-    return _speller(data_type) is not None
+    return _encoder(data_type) is not None
 
 
-def is_sure(data_type: pa.DataType) -> bool:
+def is_certain(data_type: pa.DataType) -> bool:
     """Whether equal values have one text, whichever engine wrote them."""
     return is_indexable(data_type) and not pa.types.is_floating(data_type)
 
 
-def spelled_literals(values: Sequence[object], data_type: pa.DataType) -> list[str | None] | None:
+def encoded_literals(values: Sequence[object], data_type: pa.DataType) -> list[str | None] | None:
     """Constants of a predicate as the index spells them; None when one does not fit the type.
 
     Example:
-        >>> spelled_literals([1, None], pa.int32())
+        >>> encoded_literals([1, None], pa.int32())
         ['1', None]
-        >>> spelled_literals(["x"], pa.int32()) is None
+        >>> encoded_literals(["x"], pa.int32()) is None
         True
     """
     try:
         array = pa.array(values, data_type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         return None
-    texts: list[str | None] = spelled(array).to_pylist()
+    texts: list[str | None] = encoded(array).to_pylist()
     return texts
 
 
@@ -124,8 +124,8 @@ def values_of_texts(texts: pa.Array, data_type: pa.DataType) -> pa.Array:
     return texts.cast(whole).cast(data_type)
 
 
-def _speller(data_type: pa.DataType) -> _Speller | None:
-    return next((speller for test, speller in _SPELLERS if test(data_type)), None)
+def _encoder(data_type: pa.DataType) -> _Encoder | None:
+    return next((encoder for test, encoder in _ENCODERS if test(data_type)), None)
 
 
 def _plain(values: pa.Array) -> pa.Array:
@@ -179,7 +179,7 @@ def _is_binary(data_type: pa.DataType) -> bool:
     )
 
 
-_SPELLERS: tuple[tuple[Callable[[pa.DataType], bool], _Speller], ...] = (
+_ENCODERS: tuple[tuple[Callable[[pa.DataType], bool], _Encoder], ...] = (
     (_is_text, _plain),
     (pa.types.is_signed_integer, _plain),
     (pa.types.is_boolean, _plain),

@@ -44,10 +44,10 @@ from lakedex.expr.tree import (
 from lakedex.format.hfile import KeyRange, after_prefix
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.kinds.secondary.key_encoding import (
+    encoded_literals,
+    is_certain,
     is_counted,
     is_ordered,
-    is_sure,
-    spelled_literals,
     values_of_texts,
 )
 from lakedex.index.metadata_table.keys import (
@@ -233,7 +233,7 @@ def _sooner(left: bytes | None, right: bytes | None) -> bytes | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class KeyPredicate:
     """What is asked of an index: values where they are known, else ranges of keys."""
 
     columns: tuple[str, ...]
@@ -262,7 +262,9 @@ class Asked:
             return entries
 
 
-def asked_keys(definition: IndexDefinition, predicate: Expr, schema: pa.Schema) -> Asked | str:
+def key_predicate(
+    definition: IndexDefinition, predicate: Expr, schema: pa.Schema
+) -> KeyPredicate | str:
     """What a predicate asks of an index, or in words why nothing."""
     columns = definition.source_fields
     types = []
@@ -272,7 +274,7 @@ def asked_keys(definition: IndexDefinition, predicate: Expr, schema: pa.Schema) 
             return f"its column {column} is not in the table"
         types.append(kind)
     paths = [tuple(column.split(".")) for column in columns]
-    if not is_sure(types[0]):
+    if not is_certain(types[0]):
         return f"how it spells {types[0]} values is not sure"
     known, values = _known_points(predicate, paths, types)
     starts = _starts(values, columns, types)
@@ -284,7 +286,7 @@ def asked_keys(definition: IndexDefinition, predicate: Expr, schema: pa.Schema) 
         if is_ordered(kind) and name in schema.names
     }
     if known == len(columns):
-        return Asked(columns, readable, starts=starts)
+        return KeyPredicate(columns, readable, starts=starts)
     ranges: KeyRanges | None = None
     if is_ordered(types[known]):
         ranges = _ranges(predicate, paths[known], types[known])
@@ -298,7 +300,7 @@ def asked_keys(definition: IndexDefinition, predicate: Expr, schema: pa.Schema) 
         for start in starts
         for each in ([keys_from_start(start)] if ranges is None else keys_within(start, ranges))
     ]
-    return Asked(columns, readable, ranges=united(within))
+    return KeyPredicate(columns, readable, ranges=united(within))
 
 
 def _why_not(predicate: Expr, path: tuple[str, ...], data_type: pa.DataType) -> str:
@@ -314,7 +316,7 @@ def _known_points(
     predicate: Expr, paths: Sequence[tuple[str, ...]], types: Sequence[pa.DataType]
 ) -> tuple[int, list[tuple[Literal, ...]]]:
     """Of how many leading columns the values are known, and these values together."""
-    sure = len(list(takewhile(is_sure, types)))
+    sure = len(list(takewhile(is_certain, types)))
     for count in range(sure, 0, -1):
         found = key_points(predicate, paths[:count], MAX_VALUES)
         if found is not None:
@@ -328,7 +330,7 @@ def _starts(
     """What the keys with some values of leading columns start with, or which value does not fit."""
     texts: list[list[str | None]] = []
     for number, literals in enumerate(zip(*found, strict=True)):
-        own = spelled_literals([literal.value for literal in literals], types[number])
+        own = encoded_literals([literal.value for literal in literals], types[number])
         if own is None:
             return f"a value does not fit {columns[number]} ({types[number]})"
         texts.append(own)
@@ -376,7 +378,7 @@ def _compared(op: Op, right: Literal, data_type: pa.DataType) -> KeyRanges | Non
         return _keys_of((right,), data_type)
     if op not in (*_ABOVE, *_BELOW):
         return None
-    texts = spelled_literals([right.value], data_type)
+    texts = encoded_literals([right.value], data_type)
     if texts is None or texts[0] is None:
         return None if texts is None else []
     bound = texts[0]
@@ -391,7 +393,7 @@ def _compared(op: Op, right: Literal, data_type: pa.DataType) -> KeyRanges | Non
 def _keys_of(values: tuple[Literal, ...], data_type: pa.DataType) -> KeyRanges | None:
     if len(values) > MAX_VALUES:
         return None
-    texts = spelled_literals([value.value for value in values], data_type)
+    texts = encoded_literals([value.value for value in values], data_type)
     if texts is None:
         return None
     return united(keys_of_value(text) for text in texts)

@@ -10,30 +10,27 @@ from lakedex.config.table_config import ASYNC_SECONDARY_PREFIX, COMPOSITE_PREFIX
 from lakedex.filegroup import FileSlice, ReadContext
 from lakedex.index.contract import Mask
 from lakedex.index.definitions import COVERING, MAINTENANCE, IndexDefinition
-from lakedex.index.file_groups import IndexedRows, shards_for
 from lakedex.index.kinds.secondary.collect import MaintainedSecondary
-from lakedex.index.kinds.secondary.composite import (
+from lakedex.index.kinds.secondary.coverage import (
     composite_note,
     composites_behind,
-    kept_note,
-    stamped,
-)
-from lakedex.index.kinds.secondary.coverage import (
     covered_slices,
     covering_note,
     find_pairs,
+    kept_note,
     kept_up_note,
+    stamped,
 )
-from lakedex.index.kinds.secondary.key_encoding import is_sure
+from lakedex.index.kinds.secondary.key_encoding import is_certain
 from lakedex.index.kinds.secondary.lookup import SecondaryIndex
-from lakedex.index.kinds.secondary.pairs import PREFIX
-from lakedex.index.kinds.secondary.records import FEW_PAIRS
+from lakedex.index.kinds.secondary.records import FEW_PAIRS, PREFIX
 from lakedex.index.maintenance import MaintainedIndex
 from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table import Kind, MetadataTable
 from lakedex.index.metadata_table.hashing import Int32s, shards_of
 from lakedex.index.metadata_table.keys import placed_values_of_secondary
 from lakedex.index.request import NewIndex
+from lakedex.index.size_estimate import IndexedRows, shards_for
 from lakedex.index.verification.findings import Problem, ProblemKind
 from lakedex.schema.field_paths import type_at
 from lakedex.timeline import Timeline
@@ -98,8 +95,8 @@ class SecondaryKind(SecondaryIndex, MetadataIndexKind):
     def has_plain_entries(self, definition: IndexDefinition, schema: pa.Schema) -> bool:
         """Whether entries name no file groups, and values have one text in every engine."""
         types = [type_at(each, schema) for each in definition.source_fields]
-        is_spelled = all(kind is not None and is_sure(kind) for kind in types)
-        return definition.names_columns and not definition.is_covering and is_spelled
+        is_encoded = all(kind is not None and is_certain(kind) for kind in types)
+        return definition.names_columns and not definition.is_covering and is_encoded
 
     def can_repair(self, problem: Problem, *, is_plain: bool) -> bool:
         """Where an entry is nothing but its key."""

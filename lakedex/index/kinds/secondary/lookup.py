@@ -25,30 +25,33 @@ from lakedex.index.contract import (
 )
 from lakedex.index.cost import Estimate, count_seconds, scan_seconds
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.kinds.record_index import (
+from lakedex.index.kinds.record_index.completeness import (
     check_seconds,
     live_entries,
-    locate,
-    locate_seconds,
     row_count,
     row_count_seconds,
 )
-from lakedex.index.kinds.record_index.locations import distinct_locations
-from lakedex.index.kinds.secondary.composite import right_composites
+from lakedex.index.kinds.record_index.lookup import distinct_locations, locate, locate_seconds
 from lakedex.index.kinds.secondary.coverage import (
     covering_noted,
     groups_not_kept_up,
+    right_composites,
     without_coverage,
 )
-from lakedex.index.kinds.secondary.key_predicate import Asked, asked_keys, keys_from_start, united
+from lakedex.index.kinds.secondary.key_predicate import (
+    KeyPredicate,
+    key_predicate,
+    keys_from_start,
+    united,
+)
+from lakedex.index.kinds.secondary.records import PREFIX
 from lakedex.index.metadata_table import RECORD_INDEX_PAYLOAD
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.keys import record_keys_of_secondary
 
-_PREFIX = "secondary_index_"
 _RECORD_INDEX = "record_index"
 _SWITCHED_OFF = "it needs the record index, which is switched off by the caller"
-_ROWS_TOLD = "secondary_rows"
+_ROWS = "secondary_rows"
 MAX_ROWS_OF_RANGE = 200_000
 """A range with more rows leaves out hardly any file, and is left to statistics."""
 MAX_ROWS_OF_VALUES = 1_000_000
@@ -70,26 +73,26 @@ class SecondaryIndex:
 
     def names(self, table: IndexedTable) -> list[str]:
         """The secondary indexes that are defined or live."""
-        return table.named_indexes(_PREFIX)
+        return table.named_indexes(PREFIX)
 
     def estimate(self, name: str, question: Question) -> Estimate | str:
         """Reading the entries of the values, then looking their record keys up."""
         table = question.table
-        asked = _asked(name, question)
-        if isinstance(asked, str):
-            return asked
+        predicate = _key_predicate(name, question)
+        if isinstance(predicate, str):
+            return predicate
         if not (table.is_live(name) and table.is_live(_RECORD_INDEX) and table.is_latest):
             return str(_why_unusable(name, table))
         if not table.is_asked(_RECORD_INDEX) and not _covers(table, name):
             return _SWITCHED_OFF
         is_known = f"{name}_problem" in table.kept or _is_never_counted(table, name)
         checked = 0.0 if is_known else count_seconds(table.metadata, name)
-        rows = _expected_rows(table, name, asked, question.worth)
+        rows = _expected_rows(table, name, predicate, question.worth)
         scanned = scan_seconds(table.metadata, name, rows, share=0.0)
         most_left = None
-        if asked.starts is not None and scanned <= _PEEK * question.worth:
+        if predicate.starts is not None and scanned <= _PEEK * question.worth:
             # The entries tell how many files are left at most, before the index is checked.
-            entries = _kept_entries(name, question, asked)
+            entries = _kept_entries(name, question, predicate)
             if isinstance(entries, str):
                 return entries
             rows, scanned = entries.num_rows, 0.0
@@ -104,17 +107,17 @@ class SecondaryIndex:
     def lookup(self, name: str, question: Question) -> Answer | str:
         """The file groups that hold rows with the values which the predicate asks for."""
         table = question.table
-        asked = _asked(name, question)
-        if isinstance(asked, str):
-            return asked
+        predicate = _key_predicate(name, question)
+        if isinstance(predicate, str):
+            return predicate
         problem = _why_unusable(name, table)
         if problem is not None:
             return problem
-        entries = _kept_entries(name, question, asked)
+        entries = _kept_entries(name, question, predicate)
         if isinstance(entries, str):
             return entries
         covers = _covers(table, name)
-        keys = record_keys_of_secondary(entries["key"].combine_chunks(), len(asked.columns))
+        keys = record_keys_of_secondary(entries["key"].combine_chunks(), len(predicate.columns))
         rows = _Rows(entries, keys, groups_not_kept_up(table, name)).among(question.found)
         named = _places(table, rows.entries) if covers else None
         if named is None and not table.is_asked(_RECORD_INDEX):
@@ -125,7 +128,7 @@ class SecondaryIndex:
                 return f"the record index that it needs cannot be used: {found}"
         else:
             found = named
-        what = "a range" if asked.starts is None else f"{len(asked.starts)} values"
+        what = "a range" if predicate.starts is None else f"{len(predicate.starts)} values"
         reason = f"{what} asked, {len(rows.keys)} rows in {len(found)} file groups"
         reason += "" if named is None else " that the entries name"
         definition = table.definitions[name]
@@ -134,8 +137,8 @@ class SecondaryIndex:
             reason += covered_up_to(table.slices, ~table.slices.mask_of(stale))
         elif rows.stale:
             reason += f"; {len(rows.stale)} file groups changed without the index and are kept"
-        if not rows.stale and asked.starts is not None:
-            question.locate(asked.columns)
+        if not rows.stale and predicate.starts is not None:
+            question.locate(predicate.columns)
         return Answer(question.mask_of(found), ~question.mask_of(rows.stale), reason)
 
 
@@ -147,56 +150,56 @@ class _Rows:
     keys: pa.Array
     """Their record keys."""
     stale: frozenset[FileSliceId]
-    """File groups of which the entries may not tell."""
+    """File groups that the entries may say nothing about."""
 
-    def among(self, told: dict[str, Any]) -> _Rows:
-        """Those that the indexes before this one told as well, for the next one to know.
+    def among(self, known: dict[str, Any]) -> _Rows:
+        """Those that the indexes before this one selected as well; kept for the next one.
 
         Two conditions may be true in the same files and yet of no row: that shows here.
         """
-        before: _Rows | None = told.get(_ROWS_TOLD)
+        before: _Rows | None = known.get(_ROWS)
         rows = self
         if before is not None:
             both = pc.is_in(self.keys, value_set=before.keys)
             left = self.entries.filter(both), self.keys.filter(both)
             rows = _Rows(*left, self.stale | before.stale)
-        told[_ROWS_TOLD] = rows
+        known[_ROWS] = rows
         return rows
 
 
-def _asked(name: str, question: Question) -> Asked | str:
+def _key_predicate(name: str, question: Question) -> KeyPredicate | str:
     definition = question.table.definitions.get(name)
     if definition is None or not definition.names_columns:
         return "it has no definition that names its column"
-    known = f"{name}_asked"
+    known = f"{name}_predicate"
     if known not in question.found:
         schema = question.table.read.schema
-        question.found[known] = asked_keys(definition, question.predicate, schema)
-    asked: Asked | str = question.found[known]
-    return asked
+        question.found[known] = key_predicate(definition, question.predicate, schema)
+    predicate: KeyPredicate | str = question.found[known]
+    return predicate
 
 
-def _kept_entries(name: str, question: Question, asked: Asked) -> pa.Table | str:
-    """The entries that match what is asked, read once for a question; or why they are not read."""
+def _kept_entries(name: str, question: Question, predicate: KeyPredicate) -> pa.Table | str:
+    """The entries that match the predicate, read once for a question; or why they are not read."""
     known = f"{name}_entries"
     if known not in question.found:
         table = question.table
         covers = _covers(table, name)
-        found = _entries(table, table.definitions[name], asked, with_places=covers)
+        found = _entries(table, table.definitions[name], predicate, with_places=covers)
         if not isinstance(found, str):
-            found = asked.matching(found, question.predicate, table.time_zone)
+            found = predicate.matching(found, question.predicate, table.time_zone)
         question.found[known] = found
     entries: pa.Table | str = question.found[known]
     return entries
 
 
-def _expected_rows(table: IndexedTable, name: str, asked: Asked, worth: float) -> int:
+def _expected_rows(table: IndexedTable, name: str, predicate: KeyPredicate, worth: float) -> int:
     """How many rows a lookup will find, about; block indexes tell that for ranges."""
-    if asked.starts is not None:
-        return _ROWS_OF_A_VALUE * len(asked.starts)
-    if asked.ranges is None or scan_seconds(table.metadata, name, 0, share=0.0) > worth:
+    if predicate.starts is not None:
+        return _ROWS_OF_A_VALUE * len(predicate.starts)
+    if predicate.ranges is None or scan_seconds(table.metadata, name, 0, share=0.0) > worth:
         return _ROWS_OF_A_VALUE
-    return table.metadata.count_between(name, asked.ranges)
+    return table.metadata.count_between(name, predicate.ranges)
 
 
 def _why_unusable(name: str, table: IndexedTable) -> str | None:
@@ -241,11 +244,13 @@ def _find_problem(name: str, table: IndexedTable) -> str | None:
 
 
 def _covers(table: IndexedTable, name: str) -> bool:
-    """Whether entries tell where their rows are, and all writers so far have kept that right."""
+    """Whether entries say where their rows are, and all writers so far have kept that right."""
     known = f"{name}_covers"
     if known not in table.kept:
-        asked = table.definitions[name].is_covering
-        table.kept[known] = asked and name in covering_noted(table.timeline, table.definitions)
+        is_covering = table.definitions[name].is_covering
+        table.kept[known] = is_covering and name in covering_noted(
+            table.timeline, table.definitions
+        )
     covers: bool = table.kept[known]
     return covers
 
@@ -259,14 +264,14 @@ def _places(table: IndexedTable, entries: pa.Table) -> set[FileSliceId] | None:
 
 
 def _entries(
-    table: IndexedTable, definition: IndexDefinition, asked: Asked, *, with_places: bool
+    table: IndexedTable, definition: IndexDefinition, predicate: KeyPredicate, *, with_places: bool
 ) -> pa.Table | str:
-    """The entries of the index that were asked for, or why they are too many."""
+    """The entries of the index that the predicate selects, or why they are too many."""
     metadata, name = table.metadata, definition.name
-    ranges, shards, most = asked.ranges or [], None, MAX_ROWS_OF_RANGE
-    if asked.starts is not None:
-        ranges = united(keys_from_start(start) for start in asked.starts)
-        most = MAX_ROWS_OF_VALUES + _ROWS_OF_BLOCKS * len(asked.starts)
+    ranges, shards, most = predicate.ranges or [], None, MAX_ROWS_OF_RANGE
+    if predicate.starts is not None:
+        ranges = united(keys_from_start(start) for start in predicate.starts)
+        most = MAX_ROWS_OF_VALUES + _ROWS_OF_BLOCKS * len(predicate.starts)
         if definition.is_placed_by_value:
             starts = pa.array([start.decode() for start, _ in ranges], pa.string())
             shards = shards_of(starts, len(metadata.groups(name))).tolist()

@@ -1,26 +1,33 @@
-"""The records of a secondary index, which workers write from pairs that came and went.
+"""Pairs of column value and record key, and the records of a secondary index made of them.
 
-Pairs come in buckets as key notes do. All records of such an index are alike: what counts is the
-key. A pair that one file lost and another one got, as when a record moves, is in the index already
-and stays there: nothing is written for it.
+A pair is encoded as the key that it has in the index. What a write did to some rows follows from
+the pairs before and after it: those that came get an entry, those that went a tombstone, and a
+value that stayed as it was costs nothing. Workers write the records from pairs in buckets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakedex.errors import InvalidInput
+from lakedex.filegroup import RECORD_KEY, FileSliceId
 from lakedex.format.avro import METADATA_RECORD, encode_records
+from lakedex.format.hfile import MAX_KEY_BYTES
 from lakedex.format.spill import read_segments
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.kinds.record_index.records import place_values
+from lakedex.index.kinds.record_index.records import location_values
+from lakedex.index.kinds.secondary.key_encoding import encoded
 from lakedex.index.metadata_table.group_files import GroupChange, GroupFile
-from lakedex.index.metadata_table.hashing import shard_numbers
+from lakedex.index.metadata_table.hashing import java_hashes, shard_numbers
+from lakedex.index.metadata_table.keys import escaped_secondary, secondary_values
 from lakedex.index.metadata_table.partitions import SECONDARY_PAYLOAD, RecordType
 from lakedex.index.metadata_table.shard_writer import (
     NotedRecords,
@@ -30,7 +37,7 @@ from lakedex.index.metadata_table.shard_writer import (
     write_groups,
 )
 from lakedex.index.written import CommitChanges, PairNotes
-from lakedex.schema.field_paths import flat
+from lakedex.schema.field_paths import flat, values_at
 
 FEW_PAIRS = 200_000
 """Fewer are not worth a job: 50,000 pairs take some 30 ms, and a job takes 200 ms to start."""
@@ -49,6 +56,7 @@ PLACED_PAIR_SCHEMA = pa.schema(
 
 _Ints = npt.NDArray[np.int64]
 _Mask = npt.NDArray[np.bool_]
+PREFIX: Final = "secondary_index_"
 
 
 def records(
@@ -89,7 +97,7 @@ def _placed_values(
 ) -> Callable[[pa.Array], pa.Array]:
     """The records of pairs by their rows, each with the place of its file group."""
     came = pairs.filter(pa.array(~deleted))
-    values, places = place_values(
+    values, places = location_values(
         came["partition"], came["file_id"], instant_ms, kind=RecordType.SECONDARY_INDEX
     )
     place_of = np.zeros(len(deleted), dtype=np.int64)
@@ -151,3 +159,135 @@ def _record() -> bytes:
     batch = pa.record_batch({"key": pa.array([""]), "type": kind, SECONDARY_PAYLOAD: payload})
     data: bytes = encode_records(METADATA_RECORD, batch).as_binary()[0].as_py()
     return data
+
+
+@dataclass(frozen=True, slots=True)
+class SecondaryTarget:
+    """A secondary index as the workers of a write know it."""
+
+    name: str
+    columns: tuple[str, ...]
+    """Its columns, or fields of struct columns such as `home.city`."""
+    shards: int
+    """How many file groups it has."""
+    buckets: int
+    """Into how many buckets its pairs are put: a pair's bucket is its shard modulo this."""
+    by_value: bool = True
+    """Whether a pair's file group follows from the value alone, not from the whole key."""
+    covers: bool = False
+    """Whether entries name the file group of their rows."""
+    is_async: bool = False
+    """Whether the index says which file slices it covers, as writers do not maintain it."""
+
+    @property
+    def told(self) -> str:
+        """The columns, for messages."""
+        return ", ".join(self.columns)
+
+    @classmethod
+    def of(cls, definition: IndexDefinition, shards: int, buckets: int) -> SecondaryTarget:
+        """The target that a definition describes."""
+        columns, by_value = definition.source_fields, definition.is_placed_by_value
+        buckets = min(shards, buckets)
+        return cls(
+            definition.name,
+            columns,
+            shards,
+            buckets,
+            by_value,
+            covers=definition.is_covering,
+            is_async=definition.is_async,
+        )
+
+
+def pair_rows(
+    target: SecondaryTarget, rows: pa.Table, *, is_delete: bool, place: FileSliceId | None = None
+) -> pa.Table:
+    r"""The pairs of rows that have a record key and the index's columns, in `PAIR_SCHEMA`.
+
+    Those of a covering index have the `place` of the rows, too (`PLACED_PAIR_SCHEMA`).
+
+    Example:
+        >>> target = SecondaryTarget("secondary_index_i", ("city",), 1, 1)
+        >>> rows = pa.table({"_hoodie_record_key": ["k1", "k2"], "city": ["a$b", None]})
+        >>> pair_rows(target, rows, is_delete=False)["key"].to_pylist()
+        ['a\\$b$k1', '\x00$k2']
+    """
+    return _Pairs.of(target, rows).told(target, is_delete=is_delete, place=place)
+
+
+def pair_changes(
+    target: SecondaryTarget,
+    before: pa.Table,
+    after: pa.Table,
+    others: pa.Table | None = None,
+    place: FileSliceId | None = None,
+) -> pa.Table:
+    """What becomes of the pairs of some rows that a write changed.
+
+    Args:
+        target: The index.
+        before: The rows as they were.
+        after: The same rows as they are now; rows that went are missing, new ones are there.
+        others: Rows that were not touched, though they have a record key in common with those.
+        place: The file group that all of them are in.
+
+    Example:
+        >>> target = SecondaryTarget("secondary_index_i", ("city",), 1, 1)
+        >>> old = pa.table({"_hoodie_record_key": ["k1", "k2"], "city": ["a", "b"]})
+        >>> new = pa.table({"_hoodie_record_key": ["k1", "k2"], "city": ["a", "c"]})
+        >>> pair_changes(target, old, new).select(["key", "is_delete"]).to_pylist()
+        [{'key': 'c$k2', 'is_delete': False}, {'key': 'b$k2', 'is_delete': True}]
+    """
+    came, went = _Pairs.of(target, after), _Pairs.of(target, before)
+    kept = came.keys
+    if others is not None and others.num_rows:
+        kept = pa.concat_arrays([kept, _Pairs.of(target, others).keys])
+    fresh, gone = came.missing_in(went.keys), went.missing_in(kept)
+    return pa.concat_tables(
+        [fresh.told(target, is_delete=False, place=place), gone.told(target, is_delete=True)]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Pairs as they stand in the index, and their values alone."""
+
+    keys: pa.Array
+    values: pa.Array
+
+    @classmethod
+    def of(cls, target: SecondaryTarget, rows: pa.Table) -> _Pairs:
+        values = secondary_values([encoded(values_at(each, rows)) for each in target.columns])
+        keys = escaped_secondary(flat(rows[RECORD_KEY]))
+        joined = pc.binary_join_element_wise(values, keys, "")
+        _check_lengths(target, joined)
+        return cls(joined, values)
+
+    def missing_in(self, others: pa.Array) -> _Pairs:
+        """Those that are not among some others."""
+        is_missing = pc.invert(pc.is_in(self.keys, value_set=others))
+        return _Pairs(self.keys.filter(is_missing), self.values.filter(is_missing))
+
+    def told(
+        self, target: SecondaryTarget, *, is_delete: bool, place: FileSliceId | None = None
+    ) -> pa.Table:
+        """The pairs as workers hand them on; what decides on their file groups is made here."""
+        count = len(self.keys)
+        hashes = pa.array(java_hashes(self.values if target.by_value else self.keys), pa.int32())
+        marks = pa.repeat(pa.scalar(is_delete), count)
+        if not target.covers:
+            return pa.Table.from_arrays([self.keys, hashes, marks], schema=PAIR_SCHEMA)
+        where = (None, None) if place is None else (place.partition, place.file_id)
+        places = [pa.repeat(pa.scalar(each, pa.string()), count) for each in where]
+        return pa.Table.from_arrays([self.keys, hashes, marks, *places], schema=PLACED_PAIR_SCHEMA)
+
+
+def _check_lengths(target: SecondaryTarget, keys: pa.Array) -> None:
+    """Refuse values that no index file can hold, before anything is written to the index."""
+    longest = pc.max(pc.binary_length(keys)).as_py() or 0
+    if longest > MAX_KEY_BYTES:
+        raise InvalidInput(
+            f"a value of column {target.told!r} makes an entry of {longest} bytes in the index "
+            f"{target.name}, which holds at most {MAX_KEY_BYTES}: shorten it, or drop the index"
+        )

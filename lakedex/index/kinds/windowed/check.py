@@ -16,8 +16,7 @@ from lakedex.errors import IndexUnusable
 from lakedex.filegroup import FileSlice
 from lakedex.filegroup.stored_keys import stored_keys
 from lakedex.index.kinds.windowed.lookup import GROUPS, find_keys, open_run
-from lakedex.index.kinds.windowed.state import WindowState, digest_of
-from lakedex.index.kinds.windowed.store import open_window
+from lakedex.index.kinds.windowed.state import WindowState, digest_of, open_window
 from lakedex.index.verification.check import Check, Subject
 from lakedex.index.verification.findings import ProblemKind
 from lakedex.index.verification.keys import RowKeys

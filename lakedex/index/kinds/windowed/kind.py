@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lakedex.index.catalog import IndexInfo
 from lakedex.index.contract import StoredTable
-from lakedex.index.kinds.windowed.store import NAME, list_windowed
+from lakedex.index.kinds.windowed.state import NAME, list_windowed
 from lakedex.index.metadata_kind import MetadataIndexKind
 
 

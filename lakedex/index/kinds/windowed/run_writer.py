@@ -15,13 +15,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.format.spill import Segment, read_segments
-from lakedex.index.kinds.windowed.entries import DEAD, GONE, LIVE, Ints, encode_entries
-from lakedex.index.kinds.windowed.lookup import entries_in, open_run, read_groups
-from lakedex.index.kinds.windowed.state import Run, RunFile
-from lakedex.index.kinds.windowed.store import FOLDER
+from lakedex.index.kinds.windowed.lookup import (
+    DEAD,
+    GONE,
+    LIVE,
+    Ints,
+    encode_entries,
+    entries_in,
+    open_run,
+    read_groups,
+)
+from lakedex.index.kinds.windowed.state import FOLDER, Run, RunFile
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.written import KeyNote
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.storage.protocol import Storage
 
 _ENTRIES_A_SHARD = 500_000

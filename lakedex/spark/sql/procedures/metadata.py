@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from lakedex.api import ReadOptions, Table
 from lakedex.errors import IndexUnusable, InvalidInput
 from lakedex.index.metadata_table import STATS_PAYLOAD, MetadataTable
-from lakedex.index.stat_values import stat_values
+from lakedex.index.metadata_table.stat_values import stat_values
 from lakedex.services.index_names import find_index
 from lakedex.services.metadata_rebuilding import drop_metadata_table
 from lakedex.spark.sql.context import Context

@@ -36,8 +36,8 @@ from lakedex.spark.sql.procedures.procedure import (
 from lakedex.spark.table import SparkTable
 from lakedex.storage.protocol import Storage
 from lakedex.timeline.instant_time import to_epoch_ms
-from lakedex.txn.places import marker_folder
 from lakedex.txn.transaction import TransactionOptions
+from lakedex.txn.working_folders import marker_folder
 from lakedex.upkeep.cleaning import drop_unreadable_cleans
 from lakedex.write import operation as kinds
 

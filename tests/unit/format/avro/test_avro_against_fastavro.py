@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakedex.format.avro import decode_records, encode_records
-from lakedex.format.avro.scalar_decode import decode_few
+from lakedex.format.avro.distinct import decode_few
 from lakedex.schema import parse_avro_record
 
 UTC = dt.UTC

@@ -13,8 +13,7 @@ import pytest
 
 from lakedex.errors import CorruptFile, LakedexError
 from lakedex.format.hfile import Codec, HFileOptions, HFileReader, write_hfile
-from lakedex.format.hfile.block import BlockFormat, encode_block
-from lakedex.format.hfile.block_index import encode_root_index
+from lakedex.format.hfile.block import BlockFormat, encode_block, encode_root_index
 from lakedex.format.hfile.cell_starts import KEY_SUFFIX, BrokenCell, find_cells
 from lakedex.format.hfile.keys import PADDING
 from lakedex.format.hfile.trailer import Trailer, encode_file_info, encode_trailer

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lakedex.format.hfile import HFileOptions, HFileReader, write_hfile
 from lakedex.format.hfile.data_blocks import DataBlocks
 from lakedex.format.hfile.keys import key_column
-from lakedex.format.hfile.lookup import UNSURE, KeyLookup, find_rows, key_matrix
+from lakedex.format.hfile.reader import UNSURE, KeyLookup, find_rows, key_matrix
 from lakedex.storage.source import MemorySource
 
 LETTERS = (b"\0", b"a", b"b", b"\x7f", b"\xff")

@@ -10,8 +10,14 @@ import pytest
 
 from lakedex.errors import CorruptFile, UnsupportedFeature
 from lakedex.format.hfile import Codec, HFileOptions, HFileReader, write_hfile
-from lakedex.format.hfile.block import BlockFormat, decode_block, encode_block
-from lakedex.format.hfile.block_index import Place, encode_root_index, root_entries
+from lakedex.format.hfile.block import (
+    BlockFormat,
+    Place,
+    decode_block,
+    encode_block,
+    encode_root_index,
+    root_entries,
+)
 from lakedex.format.hfile.cell_starts import KEY_SUFFIX
 from lakedex.format.hfile.trailer import Trailer, encode_file_info, encode_trailer
 from lakedex.storage.source import MemorySource

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lakedex.errors import InvalidInput
 from lakedex.format.hfile import Codec, HFileOptions, HFileReader, write_hfile
 from lakedex.format.hfile.cell_starts import KEY_SUFFIX
-from lakedex.format.hfile.lookup import MOST_KEYS
+from lakedex.format.hfile.reader import MOST_KEYS
 from lakedex.storage.source import MemorySource
 
 # Few letters make keys that are prefixes of one another; NUL and 0xff are the hard ones.

@@ -28,8 +28,8 @@ from lakedex.index.kinds.bucket.partition_counts import (
 )
 from lakedex.index.kinds.bucket.ring import HASH_MASK, even_ring
 from lakedex.services.rolling_back import rollback_instant
-from lakedex.storage.address import StorageAddress
-from lakedex.storage.memory import memory_storage
+from lakedex.storage.object_store import memory_storage
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import Timeline
 from tests.support.golden import golden_names

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 import lakedex
 from lakedex import ReadOptions
-from lakedex.config.bucket_options import BucketEngineType, BucketOptions
-from lakedex.config.bucket_properties import SINCE
+from lakedex.config.bucket_options import SINCE, BucketEngineType, BucketOptions
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.expr import normalise, parse_predicate
 from lakedex.expr.bind import bind_predicate
@@ -29,7 +28,7 @@ from lakedex.index.kinds.bucket.hashing_metadata import FOLDER
 from lakedex.index.kinds.bucket.kind import BucketKind
 from lakedex.index.kinds.bucket.lookup import NAME
 from lakedex.services.index_dropping import drop_index
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.storage.paths import join
 from lakedex.txn.transaction import TransactionOptions
 from tests.support.bucket_slices import BucketFiles

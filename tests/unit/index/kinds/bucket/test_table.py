@@ -7,14 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakedex.config.bucket_options import BucketEngineType, BucketOptions
-from lakedex.config.bucket_properties import BucketProperties
+from lakedex.config.bucket_options import BucketEngineType, BucketOptions, BucketProperties
 from lakedex.errors import IndexUnusable, InvalidInput
 from lakedex.index.kinds.bucket.engine import RingBuckets, SimpleBuckets
 from lakedex.index.kinds.bucket.hashes import hash_keys
 from lakedex.index.kinds.bucket.partition_counts import PartitionCounts, store_partition_counts
 from lakedex.index.kinds.bucket.table import BucketSource, load_bucket_table
-from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.bucket_index import find_bucket_index
 from lakedex.table.own_properties import read_own_properties
