@@ -47,7 +47,7 @@ UPDATES_STRATEGY: Final = TextOption(
     "org.apache.hudi.client.clustering.update.strategy.SparkRejectUpdateStrategy",
 )
 BUCKET_RESIZE_WRITES: Final = ChoiceOption(
-    "lakedex.bucket.resize.writes", "", choices=("refuse", "dual", "virtual")
+    "lakedex.bucket.resize.writes", "refuse", choices=("refuse", "dual", "virtual")
 )
 BUCKET_RESIZE_BYTES: Final = NumberOption("lakedex.bucket.resize.max.bytes", "2147483648")
 BUCKET_RESIZE_PARTITIONS: Final = NumberOption("lakedex.bucket.resize.max.partitions", "1000")
