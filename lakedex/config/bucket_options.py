@@ -33,10 +33,13 @@ RESIZING: Final[tuple[TextOption, ...]] = (
     options.BUCKET_SPLIT_THRESHOLD,
     options.BUCKET_MERGE_THRESHOLD,
     options.BUCKET_RESIZE_POLICY,
+    options.BUCKET_RESIZE_WRITES,
     options.BUCKET_RESIZE_BYTES,
     options.BUCKET_RESIZE_PARTITIONS,
 )
-"""When buckets are split and merged; a later write may say otherwise."""
+"""When buckets are split and merged, and how rows are written meanwhile.
+
+A later write may say otherwise."""
 
 _REFUSES: Final = ("SparkRejectUpdateStrategy", "FlinkRejectUpdateStrategy")
 _DOUBLES: Final = "SparkConsistentBucketDuplicateUpdateStrategy"
@@ -162,6 +165,50 @@ class BucketOptions:
         return found
 
 
+class ResizeWrites(Enum):
+    """What becomes of rows for buckets that are being split or merged."""
+
+    REFUSE = "refuse"
+    """The write is refused."""
+    DUAL = "dual"
+    """They are written to the present buckets and to the new ones."""
+    VIRTUAL = "virtual"
+    """They are written to the new buckets, and the present ones refer to them."""
+
+    @classmethod
+    def resolve(cls, settings: Mapping[str, str], given: Mapping[str, str]) -> ResizeWrites:
+        """What a write says, by lakedex's own option or by Hudi's, else what the table keeps.
+
+        Example:
+            >>> kept = {"lakedex.bucket.resize.writes": "virtual"}
+            >>> ResizeWrites.resolve(kept, {}).name, ResizeWrites.resolve({}, {}).name
+            ('VIRTUAL', 'REFUSE')
+
+        Args:
+            settings: The options of the write with those that the table keeps.
+            given: The options of the write alone.
+
+        Raises:
+            InvalidInput: the value is unknown, or contradicts Hudi's option.
+            UnsupportedFeature: updates of what is being clustered are to be done in another way.
+        """
+        updates = options.UPDATES_STRATEGY.text(settings)
+        name = updates.rpartition(".")[2]
+        if name not in (*_REFUSES, _DOUBLES):
+            raise UnsupportedFeature(f"{options.UPDATES_STRATEGY.name}={updates[:200]}")
+        own, of_hudi = options.BUCKET_RESIZE_WRITES, cls.DUAL if name == _DOUBLES else cls.REFUSE
+        names_hudis = options.UPDATES_STRATEGY.given(given) is not None
+        if own.given(given) is None and (names_hudis or own.given(settings) is None):
+            return of_hudi
+        found = cls(own.value(settings))
+        if names_hudis and found is not of_hudi:
+            raise InvalidInput(
+                f"{own.name}={found.value} contradicts {options.UPDATES_STRATEGY.name}="
+                f"{updates[:200]}: leave one of them out"
+            )
+        return found
+
+
 @dataclass(frozen=True, slots=True)
 class ResizeOptions:
     """When the buckets of a ring are split and merged."""
@@ -180,21 +227,17 @@ class ResizeOptions:
     """About so many bytes one plan rewrites at most."""
     most_partitions: int = int(options.BUCKET_RESIZE_PARTITIONS.default)
     """So many partitions one plan changes at most."""
-    doubles_writes: bool = False
-    """Whether rows for buckets under resize are written to the old and to the new ones."""
+    writes: ResizeWrites = ResizeWrites.REFUSE
+    """What becomes of rows for buckets under resize."""
 
     @classmethod
-    def resolve(cls, settings: Mapping[str, str]) -> ResizeOptions:
-        """The options by their names.
+    def resolve(cls, settings: Mapping[str, str], given: Mapping[str, str]) -> ResizeOptions:
+        """The options by their names; `given` are those of the write alone.
 
         Raises:
             InvalidInput: a value is wrong, or the two limits contradict each other.
             UnsupportedFeature: updates of what is being clustered are to be done in another way.
         """
-        updates = options.UPDATES_STRATEGY.text(settings)
-        name = updates.rpartition(".")[2]
-        if name not in (*_REFUSES, _DOUBLES):
-            raise UnsupportedFeature(f"{options.UPDATES_STRATEGY.name}={updates[:200]}")
         found = cls(
             options.BUCKET_MOST.value_if_given(settings),
             options.BUCKET_LEAST.value_if_given(settings),
@@ -203,7 +246,7 @@ class ResizeOptions:
             options.BUCKET_RESIZE_POLICY.value(settings),
             options.BUCKET_RESIZE_BYTES.value(settings),
             options.BUCKET_RESIZE_PARTITIONS.value(settings),
-            name == _DOUBLES,
+            ResizeWrites.resolve(settings, given),
         )
         if found.most is not None and found.least is not None and found.most < found.least:
             raise InvalidInput(

@@ -46,6 +46,9 @@ UPDATES_STRATEGY: Final = TextOption(
     "hoodie.clustering.updates.strategy",
     "org.apache.hudi.client.clustering.update.strategy.SparkRejectUpdateStrategy",
 )
+BUCKET_RESIZE_WRITES: Final = ChoiceOption(
+    "lakedex.bucket.resize.writes", "refuse", choices=("refuse", "dual", "virtual")
+)
 BUCKET_RESIZE_BYTES: Final = NumberOption("lakedex.bucket.resize.max.bytes", "2147483648")
 BUCKET_RESIZE_PARTITIONS: Final = NumberOption("lakedex.bucket.resize.max.partitions", "1000")
 

@@ -281,7 +281,7 @@ class WriteOptions:
             fixed=fixed,
             window=window,
             buckets=buckets,
-            resizing=ResizeOptions.resolve(settings),
+            resizing=ResizeOptions.resolve(settings, given),
             cleaning=CleaningOptions.resolve(settings),
             archiving=ArchivingOptions.resolve(settings),
             fills_missing=any(option.value(settings) for option in _FILLING),

@@ -7,12 +7,15 @@ damage, and skipping it would lose changes in silence.
 An attempt that died may leave a torn file beside the whole one of the attempt that counted, so a
 file is only missed when no other of the slice bears its time. In layout 1 log files bear the time
 of the base file, and many writes append to them: there no damage can be detected.
+
+A virtual block stands for the blocks of the log files that it names, so that a reader of the slice
+finds the records of a write beside a resize of buckets where they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import numpy as np
@@ -20,9 +23,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.errors import CorruptFile, LakedexError, UnsupportedFeature
+from lakedex.errors import CorruptFile, FileMissing, LakedexError, UnsupportedFeature
 from lakedex.filegroup.context import DELETED_FLAG, OPERATION, ReadContext
-from lakedex.filegroup.names import LogFile
+from lakedex.filegroup.names import LogFile, parse_data_file
 from lakedex.filegroup.ordering import ordering_values, raw_ordering
 from lakedex.filegroup.slices import FileSlice
 from lakedex.format.logfile import (
@@ -32,10 +35,12 @@ from lakedex.format.logfile import (
     decode_avro_blocks,
     decode_delete_block,
     decode_parquet_block,
+    decode_virtual_block,
     effective_blocks,
     read_blocks,
 )
 from lakedex.merge import ChangeSet, Entries, newest_per_key
+from lakedex.storage import Storage
 from lakedex.storage.source import MemorySource
 
 _DELETE_OPERATION = "D"
@@ -120,14 +125,64 @@ def slice_blocks(context: ReadContext, file_slice: FileSlice) -> list[LogBlock]:
     """The log blocks of a slice that count, oldest first."""
     found: list[LogBlock] = []
     for log in file_slice.logs:
-        source = context.storage.source(file_slice.path_of(log.name), log.size_bytes)
-        if source.size <= _WHOLE_BYTES:
-            # One request for all of it: headers and records are wanted anyway.
-            source = MemorySource(source.read(0, source.size), source.path)
-        blocks = read_blocks(source)
+        blocks = read_log(context.storage, file_slice.path_of(log.name), log.size_bytes)
         check_whole(file_slice, log, blocks, context.is_committed)
         found.extend(blocks)
     return effective_blocks(found, is_committed=context.is_committed)
+
+
+def read_log(storage: Storage, path: str, size_bytes: int) -> list[LogBlock]:
+    """All blocks of a log file, in place of virtual ones those of the log files that they name.
+
+    Raises:
+        CorruptFile: a log file that is named is not the one that was meant.
+        FileMissing: it is not there.
+    """
+    found: list[LogBlock] = []
+    for block in _all_blocks(storage, path, size_bytes):
+        if block.kind is BlockKind.VIRTUAL:
+            found += _named_blocks(storage, block)
+        else:
+            found.append(block)
+    return found
+
+
+def _all_blocks(storage: Storage, path: str, size_bytes: int) -> list[LogBlock]:
+    source = storage.source(path, size_bytes)
+    if source.size <= _WHOLE_BYTES:
+        # One request for all of it: headers and records are wanted anyway.
+        source = MemorySource(source.read(0, source.size), source.path)
+    return read_blocks(source)
+
+
+def _named_blocks(storage: Storage, virtual: LogBlock) -> list[LogBlock]:
+    found: list[LogBlock] = []
+    folder = virtual.path.rpartition("/")[0]
+    for named in decode_virtual_block(virtual):
+        path = f"{folder}/{named.name}" if folder else named.name
+        if not isinstance(parse_data_file(named.name, named.size_bytes), LogFile):
+            raise CorruptFile(virtual.path, virtual.offset, expected="a log file", actual=path)
+        try:
+            blocks = _all_blocks(storage, path, named.size_bytes)
+        except FileMissing as error:
+            raise FileMissing(
+                f"{path} is not there, whose records {virtual.path} stands for; restore the table "
+                "to a commit before it"
+            ) from error
+        # Of another write, or torn, they would be passed over in silence.
+        for block in blocks:
+            is_data = block.kind in (BlockKind.AVRO_DATA, BlockKind.PARQUET_DATA, BlockKind.DELETE)
+            if not is_data or block.instant_time != virtual.instant_time:
+                raise CorruptFile(
+                    path,
+                    block.offset,
+                    expected=f"a block with records of {virtual.instant_time}",
+                    actual=block.kind.name,
+                )
+        if not blocks:
+            raise CorruptFile(path, 0, expected="blocks with records", actual="an empty file")
+        found += [replace(block, found_through=virtual.path) for block in blocks]
+    return found
 
 
 def read_changes(context: ReadContext, file_slice: FileSlice, target: pa.Schema) -> ChangeSet:

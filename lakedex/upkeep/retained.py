@@ -5,12 +5,13 @@ Files of savepoints and of pending plans stay, however old they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakedex.config.service_options import CleaningOptions, CleaningPolicy
-from lakedex.filegroup import latest_slices
+from lakedex.filegroup import LogFile, Visibility, latest_slices, parse_data_file
 from lakedex.table import Snapshot
+from lakedex.table.bucket_index import is_resize
 from lakedex.timeline import (
     Action,
     Instant,
@@ -139,4 +140,26 @@ def retained_files(snapshot: Snapshot, savepoint: str, files: Files) -> set[Data
         for partition, listed in files.items()
         for current in latest_slices(partition, listed, visibility)
         for name in current.file_names
-    }
+    } | set(_named_logs(snapshot, views, files))
+
+
+def _named_logs(
+    snapshot: Snapshot, views: Sequence[Visibility], files: Files
+) -> Iterator[DataFile]:
+    """Log files that virtual ones may name: those with the time of a resize that pended then.
+
+    They are told by their names, so that no log file is read for it.
+    """
+    pended: dict[str, bool] = {}
+    for partition, listed in files.items():
+        for name, size in listed:
+            log = parse_data_file(name, size)
+            if not isinstance(log, LogFile):
+                continue
+            time = log.instant_time
+            if time not in pended:
+                instant = snapshot.timeline.find(time)
+                is_hidden = not all(view.is_visible(time) for view in views)
+                pended[time] = bool(instant and is_hidden and is_resize(snapshot.timeline, instant))
+            if pended[time]:
+                yield partition, name

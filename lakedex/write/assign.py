@@ -14,7 +14,7 @@ import uuid
 import zlib
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lakedex.errors import CorruptFile
 from lakedex.filegroup import FileSlice, FileSliceId
@@ -22,7 +22,7 @@ from lakedex.filegroup.names import base_file_name, log_file_name
 from lakedex.format.parquet import read_footer
 from lakedex.format.spill import Segment
 from lakedex.table import Snapshot
-from lakedex.write.handles.work import GroupWork
+from lakedex.write.handles.work import GroupWork, NewBuckets
 from lakedex.write.layout.arranging import Arranged
 from lakedex.write.layout.order import RowOrder
 from lakedex.write.rows import CopyOf, TaggedPart
@@ -66,6 +66,8 @@ class Group:
     order: RowOrder | None = None
     copy: CopyOf | None = None
     """Of a second copy of rows, in a file group that a resize is about to make."""
+    new_buckets: NewBuckets | None = None
+    """Where the rows go, if the file group gets a virtual log file."""
 
     @property
     def cost(self) -> int:
@@ -149,6 +151,10 @@ def share_out(
         load, number = heapq.heappop(loads)
         heapq.heappush(loads, (load + group.cost, number))
         name = _file_name(group, instant, f"{number}-{run}-0")
+        new_buckets = group.new_buckets
+        if new_buckets is not None:
+            own = _resize_token(number, instant, len(shares[number]))
+            new_buckets = replace(new_buckets, token=own)
         shares[number].append(
             GroupWork(
                 partition=group.partition,
@@ -160,6 +166,7 @@ def share_out(
                 is_log=group.is_log,
                 order=group.order,
                 is_copy=group.copy is not None,
+                new_buckets=new_buckets,
             )
         )
     return shares
@@ -170,10 +177,16 @@ def _file_name(group: Group, instant: str, token: str) -> str:
         return base_file_name(group.file_id, token, instant, "parquet")
     if group.copy is None:
         return log_file_name(group.file_id, instant, 1, token)
-    # Writers whose copies lie side by side have no instant in the name that would tell them apart.
-    task, _, attempt = token.split("-")
-    own = f"{task}-{zlib.crc32(instant.encode()) >> 2}-{attempt}"
+    own = _resize_token(int(token.split("-")[0]), instant, 0)
     return log_file_name(group.file_id, group.copy.resize, group.copy.version, own)
+
+
+def _resize_token(task: int, instant: str, place: int) -> str:
+    """The write token of a log file for a file group that a resize is about to make.
+
+    The instant in the name is that of the resize, and tells no two writers apart.
+    """
+    return f"{task}-{zlib.crc32(instant.encode()) >> 2}-{place}"
 
 
 def arranged_groups(files: Iterable[Arranged], order: RowOrder) -> list[Group]:

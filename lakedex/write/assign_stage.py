@@ -40,6 +40,7 @@ from lakedex.write.assign import (
     takes,
 )
 from lakedex.write.context import WriteContext
+from lakedex.write.handles.work import NewBuckets
 from lakedex.write.intake import IngestedRows
 from lakedex.write.layout.arranging import Part, fit
 from lakedex.write.layout.order import RowOrder
@@ -61,13 +62,25 @@ def assigned_groups(
     answers: Sequence[TagAnswer],
     replaced: Sequence[FileSlice],
     copies: CopiedGroups | None = None,
+    new_buckets: Mapping[FileSliceId, NewBuckets] | None = None,
 ) -> list[Group]:
-    """The file groups to write; none of them may be in the way of a service that pends."""
+    """The file groups to write; none of them may be in the way of a service that pends.
+
+    Args:
+        write: The write.
+        facts: The table.
+        answers: The rows.
+        replaced: The file slices that go.
+        copies: The file groups whose rows new buckets of a resize get, too.
+        new_buckets: Those of them that get virtual log files, with the buckets.
+    """
     snapshot = write.transaction.snapshot
     parts = [part for answer in answers for part in answer.parts]
     replaced_ids = {current.id for current in replaced}
     slices = {current.id: current for current in snapshot.slices if current.id not in replaced_ids}
     groups = _groups(write, facts, parts, slices)
+    for group in groups if new_buckets else ():
+        group.new_buckets = (new_buckets or {}).get(FileSliceId(group.partition, group.file_id))
     own = [group for group in groups if group.copy is None]
     touched = {FileSliceId(group.partition, group.file_id) for group in own} | replaced_ids
     logged = {FileSliceId(group.partition, group.file_id) for group in groups if group.is_log}

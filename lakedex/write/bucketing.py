@@ -22,8 +22,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from lakedex.config import TableType
-from lakedex.config.bucket_options import BucketOptions
-from lakedex.config.write_option_names import UPDATES_STRATEGY
+from lakedex.config.bucket_options import BucketOptions, ResizeWrites
+from lakedex.config.write_option_names import BUCKET_RESIZE_WRITES, UPDATES_STRATEGY
 from lakedex.config.write_options import InsertDuplicates
 from lakedex.engine import Engine
 from lakedex.errors import CommitConflict, InvalidInput, ServicePends
@@ -45,6 +45,7 @@ from lakedex.txn.conflicts import CopiedGroups
 from lakedex.txn.transaction import CommitScope
 from lakedex.write.assign_stage import Attempt, groups_with_deletes
 from lakedex.write.context import WriteContext
+from lakedex.write.handles.work import NewBuckets
 from lakedex.write.metadata_plan import MetadataPlan
 from lakedex.write.operation import Replaces
 from lakedex.write.resizing.copying import copy_parts
@@ -69,6 +70,8 @@ class WriteBuckets:
     """Whether the keys of every file group are looked for that is there."""
     resizes: Mapping[str, PendingRing] = field(default_factory=dict)
     """By partition the pending resizes to whose new buckets rows are written, too."""
+    writes_virtual: bool = False
+    """Whether the present buckets then get virtual log files, and only the new ones the rows."""
 
     @cached_property
     def copies(self) -> CopiedGroups:
@@ -79,6 +82,22 @@ class WriteBuckets:
             for file_id in pending.leaving & self.partitions[partition].present
         }
         return CopiedGroups(written)
+
+    @cached_property
+    def new_buckets(self) -> Mapping[FileSliceId, NewBuckets]:
+        """The file groups under resize that get virtual log files, with the buckets to come."""
+        if not self.writes_virtual:
+            return {}
+        by_partition = {
+            partition: NewBuckets(
+                pending.instant,
+                RingBuckets(pending.ring).for_workers,
+                self.options.fields,
+                {file_id: version + 1 for file_id, version in pending.versions.items()},
+            )
+            for partition, pending in self.resizes.items()
+        }
+        return {each: by_partition[each.partition] for each in self.copies.written}
 
     @cached_property
     def rings(self) -> tuple[HashRing, ...]:
@@ -193,19 +212,25 @@ def plan_buckets(
             _buckets(engine, partition, own, is_delete=write.operation.is_delete), own, searched
         )
     return WriteBuckets(
-        options, groups, reads_keys=reads_keys, resizes=_pending_rings(write, groups)
+        options,
+        groups,
+        reads_keys=reads_keys,
+        resizes=_pending_rings(write, groups),
+        writes_virtual=write.target.options.resizing.writes is ResizeWrites.VIRTUAL,
     )
 
 
 def _pending_rings(write: Attempt, groups: Mapping[str, BucketGroups]) -> dict[str, PendingRing]:
     """The pending resizes to whose new buckets rows are to be written, by partition."""
     config = write.target.snapshot.config
-    if not write.target.options.resizing.doubles_writes:
+    writes = write.target.options.resizing.writes
+    if writes is ResizeWrites.REFUSE:
         return {}
     if config.table_type is not TableType.MERGE_ON_READ:
         raise InvalidInput(
-            f"{UPDATES_STRATEGY.name} writes log files to old and new buckets, and table "
-            f"{config.name} is copy-on-write, which has none: leave the option out"
+            f"{BUCKET_RESIZE_WRITES.name}={writes.value} (or {UPDATES_STRATEGY.name}) writes log "
+            f"files to new buckets, and table {config.name} is copy-on-write, which has none: "
+            "leave the option out"
         )
     found = {}
     for partition, own in groups.items():
@@ -220,6 +245,8 @@ def copied_parts(
     engine: Engine, facts: WriteContext, buckets: WriteBuckets, answers: Sequence[TagAnswer]
 ) -> list[TagAnswer]:
     """The rows of file groups under resize once more, for the buckets of the resize.
+
+    With virtual log files there is no second copy.
 
     Raises:
         ServicePends: a log file cannot take the rows.
@@ -239,6 +266,8 @@ def copied_parts(
                 f"file group {part.file_id} of partition {part.partition!r} gets a row again that "
                 "was deleted from it, and is being resized; write again when that is done"
             )
+    if buckets.writes_virtual:
+        return []
     found = copy_parts(engine, facts, buckets.options.fields, parts, buckets.resizes)
     return [TagAnswer(tuple(found), 0, 0)] if found else []
 

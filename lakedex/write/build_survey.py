@@ -106,7 +106,7 @@ class StoredFiles:
         for log in file_slice.logs:
             path = file_slice.path_of(log.name)
             parts: dict[str, list[pa.Table]] = {name: [] for name in self._names}
-            blocks = [block for block in counting if block.path == path]
+            blocks = [block for block in counting if block.log_of_slice == path]
             data = [block for block in blocks if block.kind is not BlockKind.DELETE]
             for block in data:
                 for name, rows in self._block_columns(block, file_slice.partition):

@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from lakedex.config import TableConfig, keys
 from lakedex.engine import Engine
 from lakedex.errors import CommitConflict, InvalidInput, LakedexError
-from lakedex.filegroup import parse_data_file
+from lakedex.filegroup import BaseFile, LogFile, parse_data_file
+from lakedex.format.logfile import read_blocks
 from lakedex.index.commit_changes import CommitChanges
 from lakedex.index.definitions import DEFAULT_PATH, IndexDefinition, write_definitions
 from lakedex.index.metadata_table import metadata_partition
@@ -29,7 +30,7 @@ from lakedex.index.metadata_table.creation import (
 )
 from lakedex.index.metadata_table.shard_writer import NotedRecords
 from lakedex.index.registry import is_named_index, metadata_kind, unnamed_indexes
-from lakedex.storage import Storage
+from lakedex.storage import Storage, join
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import Action, load_table_config, update_properties
@@ -215,12 +216,27 @@ def partition_plans(
 def _listing(snapshot: Snapshot) -> dict[str, dict[str, int]]:
     """All files of completed writes, those of older slices too: a clean removes them later."""
     found: dict[str, dict[str, int]] = defaultdict(dict)
+    pending = {each.requested_time for each in snapshot.timeline.pending_of(Action.CLUSTERING)}
     for partition, files in snapshot.listing.files.items():
         for name, size in files:
             parsed = parse_data_file(name, size)
-            if parsed is not None and snapshot.timeline.is_committed_write(parsed.instant_time):
+            if parsed is None:
+                continue
+            is_written = snapshot.timeline.is_committed_write(parsed.instant_time)
+            if not is_written and parsed.instant_time in pending:
+                is_written = _is_for_resize(snapshot, partition, parsed)
+            if is_written:
                 found[partition][name] = size
     return found
+
+
+def _is_for_resize(snapshot: Snapshot, partition: str, file: BaseFile | LogFile) -> bool:
+    """Whether a completed write gave a log file to a bucket that a pending resize makes."""
+    if not isinstance(file, LogFile):
+        return False
+    source = snapshot.storage.source(join(partition, file.name), file.size_bytes)
+    times = {block.instant_time for block in read_blocks(source) if block.kind.holds_records}
+    return bool(times) and all(map(snapshot.timeline.is_committed_write, times))
 
 
 def index_definitions(

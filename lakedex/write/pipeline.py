@@ -184,7 +184,8 @@ def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
             answers += copied_parts(target.engine, facts, buckets, answers)
     with clock.step("assign"):
         copies = None if buckets is None else buckets.copies
-        groups = assigned_groups(write, facts, answers, replaced, copies)
+        new_buckets = None if buckets is None else buckets.new_buckets
+        groups = assigned_groups(write, facts, answers, replaced, copies, new_buckets)
         shares = share_out(groups, facts.instant, target.engine.parallelism)
     result = _counted(write, answers, buckets)
     replaces = write.operation.replaces is not Replaces.NOTHING or write.operation.without_rows

@@ -8,8 +8,15 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
+import lakedex
+from lakedex.errors import CommitConflict
 from lakedex.index.kinds.bucket.resize import MiddlePolicy, ResizeLimits
-from lakedex.services.clustering.resizing import resize_buckets, run_resize, schedule_resize
+from lakedex.services.clustering.resizing import (
+    pending_resizes,
+    resize_buckets,
+    run_resize,
+    schedule_resize,
+)
 from lakedex.services.index_creating import create_index
 from lakedex.services.rollback import rollback_instant
 from lakedex.storage.open import StorageAddress
@@ -17,6 +24,7 @@ from lakedex.table import Snapshot
 from lakedex.upkeep.archiving import archive_table
 from lakedex.upkeep.cleaning import clean_table
 from tests.property.test_random_histories import Histories, MergeOnReadHistories, changes
+from tests.support.bucket_checks import snapshot_of
 from tests.support.buckets import assert_in_buckets
 from tests.support.history import Commit, History, create, writer_of
 from tests.support.random_histories import run_histories
@@ -28,6 +36,7 @@ GLOBAL_INDEX = {"hoodie.metadata.global.record.level.index.enable": "true"}
 FILTERS = {"hoodie.metadata.index.bloom.filter.enable": "true"}
 EVERY_BUCKET = ResizeLimits(1, split_above=0, merge_below=0, most=64)
 NO_BUCKET = ResizeLimits.of(1 << 20, split=2.0, merge=0.5)
+WRITES = "lakedex.bucket.resize.writes"
 UPKEEP = {"hoodie.clean.automatic": "false", "hoodie.archive.automatic": "false"}
 
 
@@ -64,6 +73,9 @@ class BucketHistories(Histories):
         newest = self.newest()
         super().write(commit)
         self.before = [before] if self.newest() != newest else self.before
+        self.check()
+
+    def check(self) -> None:
         assert_holds(self.path, self.history.model)
         assert_in_buckets(self.path, self.shape.key_fields)
 
@@ -99,8 +111,7 @@ class BucketHistories(Histories):
             resize_buckets(writer, NO_BUCKET)
         if self.newest() != newest:
             self.before = [self.history.model.copy()]
-        assert_holds(self.path, self.history.model)
-        assert_in_buckets(self.path, self.shape.key_fields)
+        self.check()
 
     @rule()
     def tend(self) -> None:
@@ -132,7 +143,55 @@ class BucketLogHistories(BucketHistories, MergeOnReadHistories):
         super().write(commit)
 
 
-@pytest.mark.parametrize("machine", [BucketHistories, BucketLogHistories])
+class ResizingHistories(BucketLogHistories):
+    """Writes beside resizes that are planned first and run later."""
+
+    def begin_writes(self) -> None:
+        """Writers of both ways, at random."""
+        options = {"hoodie.metadata.compact.max.delta.commits": "3"} | UPKEEP
+        self.writers = [
+            writer_of(StorageAddress.of(self.path), options | {WRITES: way})
+            for way in ("dual", "virtual", "virtual")
+        ]
+
+    def write(self, commit: Commit) -> None:
+        """Rows that come back, and overwrites, wait for the resize."""
+        if not hasattr(self, "writers"):
+            self.begin_writes()
+        self.writers.append(self.writers.pop(0))
+        self.writer = self.writers[0]
+        model = self.history.model.copy()
+        try:
+            super().write(commit)
+        except CommitConflict:
+            self.history.model = model
+            self.run_resizes()
+            super().write(commit)
+
+    def check(self) -> None:
+        if pending_resizes(snapshot_of(self.path).timeline):
+            assert_holds(self.path, self.history.model)
+            assert lakedex.open(self.path).verify().ok
+        else:
+            super().check()
+
+    @precondition(lambda self: self.shape.index != "BUCKET" and self.newest())
+    @rule(splits=st.booleans())
+    def plan_resize(self, splits: bool) -> None:
+        """It pends until a rule or a refused write runs it."""
+        limits = ResizeLimits(1, split_above=0, merge_below=0, most=16) if splits else NO_BUCKET
+        schedule_resize(self.writer, limits, MiddlePolicy())
+
+    @rule()
+    def run_resizes(self) -> None:
+        """Nothing that readers see changes."""
+        for instant in pending_resizes(snapshot_of(self.path).timeline):
+            run_resize(self.writer, instant)
+            self.before = []
+        self.check()
+
+
+@pytest.mark.parametrize("machine", [BucketHistories, BucketLogHistories, ResizingHistories])
 def test_random_histories_leave_every_record_in_its_bucket(machine):
     # cases B49, B50, B53, B54, B55, B70, B78
     run_histories(machine, count=8, steps=8)

@@ -28,9 +28,15 @@ from lakedex.format.logfile.records import (
     decode_parquet_block,
     hfile_of,
 )
+from lakedex.format.logfile.virtual import (
+    NamedLog,
+    decode_virtual_block,
+    encode_virtual_content,
+)
 from lakedex.format.logfile.writer import (
     empty_init_block,
     encode_avro_content,
+    encode_avro_contents,
     encode_block,
     encode_parquet_content,
     encode_rollback_block,
@@ -42,6 +48,7 @@ __all__ = [
     "DeleteRecords",
     "HeaderKey",
     "LogBlock",
+    "NamedLog",
     "OrderingValues",
     "count_records",
     "decode_avro_block",
@@ -49,13 +56,16 @@ __all__ = [
     "decode_delete_block",
     "decode_matching",
     "decode_parquet_block",
+    "decode_virtual_block",
     "effective_blocks",
     "empty_init_block",
     "encode_avro_content",
+    "encode_avro_contents",
     "encode_block",
     "encode_delete_content",
     "encode_parquet_content",
     "encode_rollback_block",
+    "encode_virtual_content",
     "hfile_of",
     "read_blocks",
 ]

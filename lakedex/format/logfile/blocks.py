@@ -41,7 +41,12 @@ ROLLBACK_COMMAND = "0"
 
 
 class BlockKind(IntEnum):
-    """The block types, by their number in the file."""
+    """The block types, by their number in the file.
+
+    All are Hudi's but `VIRTUAL`, which says that the records are in other log files. Hudi and
+    hudi-rs refuse to read a log file with a type that they do not know, so they fail and do not
+    miss rows. Its number is far from theirs, for they may get more.
+    """
 
     COMMAND = 0
     DELETE = 1
@@ -50,6 +55,7 @@ class BlockKind(IntEnum):
     HFILE_DATA = 4
     PARQUET_DATA = 5
     CDC_DATA = 6
+    VIRTUAL = 19_524
 
     @property
     def holds_records(self) -> bool:
@@ -82,11 +88,18 @@ class LogBlock:
     header: Mapping[HeaderKey, str]
     offset: int
     content: SourceWindow
+    found_through: str = ""
+    """The log file that names the one with the block; empty where none does."""
 
     @property
     def path(self) -> str:
         """The log file that contains the block."""
         return self.content.path
+
+    @property
+    def log_of_slice(self) -> str:
+        """The log file of the file slice that contains the block, or refers to it."""
+        return self.found_through or self.path
 
     @property
     def instant_time(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -73,19 +73,33 @@ def empty_init_block(instant_time: str) -> bytes:
 
 def encode_avro_content(schema: AvroRecord, batch: pa.RecordBatch | pa.Table) -> bytes:
     """Encode the content of an Avro (or CDC) block with these records."""
+    return encode_avro_contents(schema, batch, [batch.num_rows])[0]
+
+
+def encode_avro_contents(
+    schema: AvroRecord, batch: pa.RecordBatch | pa.Table, counts: Sequence[int]
+) -> list[bytes]:
+    """Encode the contents of some Avro blocks: each has so many of the records, in their order.
+
+    To encode all records at once costs less than to encode those of each block.
+    """
     encoded = encode_records(schema, batch)
     sizes = np.diff(encoded.offsets)
-    count = len(sizes)
+    starts = encoded.offsets + 4 * np.arange(len(sizes) + 1)
     if len(encoded.data) > 2**31 - 1:
         raise InvalidInput(f"{len(encoded.data)} bytes exceed the size of a log block")
-    out = np.empty(len(encoded.data) + 4 * count, dtype=np.uint8)
-    prefix_at = encoded.offsets[:-1] + 4 * np.arange(count)
+    out = np.empty(starts[-1], dtype=np.uint8)
     is_prefix = np.zeros(len(out), dtype=np.bool_)
     for byte in range(4):
-        is_prefix[prefix_at + byte] = True
+        is_prefix[starts[:-1] + byte] = True
     out[is_prefix] = np.frombuffer(sizes.astype(">i4").tobytes(), dtype=np.uint8)
     out[~is_prefix] = encoded.data
-    return struct.pack(">ii", AVRO_BLOCK_VERSION, count) + out.tobytes()
+    ends = np.cumsum(counts)
+    return [
+        struct.pack(">ii", AVRO_BLOCK_VERSION, count)
+        + out[starts[end - count] : starts[end]].tobytes()
+        for count, end in zip(counts, ends.tolist(), strict=True)
+    ]
 
 
 def encode_parquet_content(

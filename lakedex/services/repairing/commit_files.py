@@ -21,13 +21,13 @@ import pyarrow.parquet as pq
 
 from lakedex.errors import CorruptFile, FileMissing, LakedexError, UnsupportedFeature
 from lakedex.filegroup import META_COLUMNS, RECORD_KEY, FileSliceId, parse_data_file
+from lakedex.filegroup.log_changes import read_log
 from lakedex.filegroup.names import BaseFile, LogFile
 from lakedex.format.logfile import (
     BlockKind,
     decode_avro_block,
     decode_delete_block,
     decode_parquet_block,
-    read_blocks,
 )
 from lakedex.format.parquet import read_footer
 from lakedex.schema import AvroRecord, arrow_schema, parse_avro_record
@@ -301,7 +301,7 @@ class _Files:
         """The rows of a log file, and how many records it may delete."""
         rows = deletes = 0
         try:
-            for block in read_blocks(self._storage.source(path, size)):
+            for block in read_log(self._storage, path, size):
                 if block.kind is BlockKind.DELETE:
                     deletes += len(decode_delete_block(block).keys)
                 elif block.kind in (BlockKind.AVRO_DATA, BlockKind.PARQUET_DATA):
@@ -313,7 +313,7 @@ class _Files:
                         deletes += found
                     if not block.is_partial:
                         self._texts[block.schema_text] = None
-        except CorruptFile:
+        except (CorruptFile, FileMissing):
             return rows, deletes + 1
         return rows, deletes
 

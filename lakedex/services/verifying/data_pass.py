@@ -22,13 +22,13 @@ import pyarrow.parquet as pq
 
 from lakedex.errors import CorruptFile, FileMissing, LakedexError, UnsupportedFeature
 from lakedex.filegroup import RECORD_KEY, BaseFile, FileSlice, ReadContext, read_slice
+from lakedex.filegroup.log_changes import read_log
 from lakedex.format.logfile import (
     BlockKind,
     LogBlock,
     decode_avro_block,
     decode_parquet_block,
     effective_blocks,
-    read_blocks,
 )
 from lakedex.format.parquet.pages import check_pages
 from lakedex.index.verification.check import Check, FileRows, Subject
@@ -152,7 +152,7 @@ class _DataPass:
         blocks: list[LogBlock] = []
         for position, log in enumerate(file_slice.logs):
             path = file_slice.path_of(log.name)
-            found = read_blocks(self._context.storage.source(path, log.size_bytes))
+            found = read_log(self._context.storage, path, log.size_bytes)
             numbers |= {id(block): file_number + position for block in found}
             blocks += found
         effective = effective_blocks(blocks, is_committed=self._context.is_committed)

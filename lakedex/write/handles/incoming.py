@@ -127,9 +127,14 @@ def _unchanged(rows: pa.Table) -> Incoming:
 
 def with_file_name(rows: pa.Table, name: str) -> pa.Table:
     """The rows with the meta column that says which file they are in."""
+    return with_file_names(rows, pa.repeat(pa.scalar(name, pa.string()), rows.num_rows))
+
+
+def with_file_names(rows: pa.Table, names: pa.Array) -> pa.Table:
+    """The same where each row has its own."""
     number = META_COLUMNS.index("_hoodie_file_name")
     field = rows.schema.field(number)
-    return rows.set_column(number, field, pa.repeat(pa.scalar(name, field.type), rows.num_rows))
+    return rows.set_column(number, field, names.cast(field.type))
 
 
 def without_meta_values(rows: pa.Table) -> pa.Table:
@@ -174,6 +179,8 @@ class Outcome:
     """The rows for indexes of rows; None where there are none, or they have to be read yet."""
     unread: Incoming | None = None
     """The rows for indexes of rows, where it has to be read what they replace."""
+    named: tuple[Outcome, ...] = ()
+    """The log files that a virtual one names."""
 
     @property
     def file_rows(self) -> FileRows:

@@ -3,24 +3,39 @@
 A log file takes whatever is given; a reader finds out which version wins. Indexes note the winners,
 so where these are not plain the group is read as a reader would, before and after.
 Indexes of rows need the old values too; `BeforeImages` reads those of many groups together.
+
+Beside a resize of buckets the log file may be a virtual one: the rows go to log files of the new
+buckets, and it names them. For readers and indexes all rows are in it nevertheless.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.filegroup import FileSlice, LogFile, ReadContext, parse_data_file, read_slice
+from lakedex.filegroup import (
+    FileSlice,
+    LogFile,
+    ReadContext,
+    log_file_name,
+    parse_data_file,
+    read_slice,
+)
 from lakedex.format.logfile import (
     BlockKind,
     HeaderKey,
+    NamedLog,
     encode_avro_content,
+    encode_avro_contents,
     encode_block,
     encode_delete_content,
+    encode_virtual_content,
 )
+from lakedex.index.kinds.bucket.hashes import hash_keys
 from lakedex.index.maintenance import ChangedRows
 from lakedex.schema import AvroRecord
 from lakedex.timeline.timeline import CommittedInstants
@@ -30,10 +45,11 @@ from lakedex.write.handles.incoming import (
     Mask,
     Outcome,
     with_file_name,
+    with_file_names,
     without_meta_values,
 )
 from lakedex.write.handles.publishing import Publisher
-from lakedex.write.handles.work import GroupWork, WrittenFile
+from lakedex.write.handles.work import GroupWork, NewBuckets, WrittenFile
 from lakedex.write.rows import KEY
 
 
@@ -64,10 +80,17 @@ def write_log(
     if not (is_delete.any() or is_row.any()):
         return None
     rows = with_file_name(incoming.rows.filter(pa.array(is_row)), group.file_id)
-    keys = incoming.keys
-    data = _encode(facts, avro, group, rows, keys.filter(pa.array(is_delete)))
+    keys, is_new = incoming.keys, incoming.is_new
+    named: tuple[Outcome, ...] = ()
+    if group.new_buckets is None:
+        data = _encode(facts, avro, group, rows, keys.filter(pa.array(is_delete)))
+    else:
+        changes = _Effect(is_new, is_row & ~is_new, is_delete, None)
+        named = tuple(
+            _write_new_buckets(facts, avro, publisher, group, group.new_buckets, incoming, changes)
+        )
+        data = _encode_virtual(facts, [each.file for each in named])
     size = publisher.publish(group, data)
-    is_new = incoming.is_new
     if (is_absent | is_new | (incoming.is_live & ~incoming.is_flagged)).all():
         effect = _Effect(is_new, is_row & ~is_new, is_delete, None)
         unread = incoming if facts.needs_changed_rows and not group.is_copy else None
@@ -95,18 +118,84 @@ def write_log(
     if group.is_copy:
         return Outcome(file, rows, {}, keys.slice(0, 0), keys.slice(0, 0))
     added, gone = (keys.filter(pa.array(mask)) for mask in (effect.adds, effect.deletes))
-    return Outcome(file, rows, {}, added, gone, changed=effect.changed, unread=unread)
+    return Outcome(file, rows, {}, added, gone, changed=effect.changed, unread=unread, named=named)
+
+
+def _write_new_buckets(
+    facts: WriteContext,
+    avro: AvroRecord,
+    publisher: Publisher,
+    group: GroupWork,
+    target: NewBuckets,
+    incoming: Incoming,
+    changes: _Effect,
+) -> Iterator[Outcome]:
+    """Write a log file for each of the new buckets that changed rows of a file group go to."""
+    hashes = target.buckets.hashes(hash_keys(incoming.keys, target.fields))
+    is_row = changes.adds | changes.updates
+    buckets, place = target.buckets.hit(hashes[is_row | changes.deletes])
+    names = target.buckets.group_names(buckets)
+    place_of = np.zeros(len(hashes), dtype=np.int64)
+    place_of[is_row | changes.deletes] = place
+    chosen = np.flatnonzero(is_row)
+    chosen = chosen[np.argsort(place_of[chosen], kind="stable")]
+    counts = np.bincount(place_of[chosen], minlength=len(buckets)).tolist()
+    rows = with_file_names(incoming.rows.take(pa.array(chosen)), names.take(place_of[chosen]))
+    contents = encode_avro_contents(avro, _as_stored(facts, rows), counts)
+    starts = np.cumsum([0, *counts]).tolist()
+    for number, file_id in enumerate(names.to_pylist()):
+        is_own = place_of == number
+        is_delete = changes.deletes & is_own
+        deletes = incoming.keys.filter(pa.array(is_delete))
+        name = log_file_name(file_id, target.resize, target.versions[file_id], target.token)
+        work = replace(
+            group, file_id=file_id, current=None, file_name=name, is_copy=True, new_buckets=None
+        )
+        data = _blocks(facts, work, contents[number] if counts[number] else None, deletes)
+        is_flagged = is_row & is_own & incoming.is_flagged
+        file = WrittenFile(
+            partition=work.partition,
+            file_id=file_id,
+            name=name,
+            is_log=True,
+            size=publisher.publish(work, data),
+            previous_base=None,
+            prev_commit=facts.instant,
+            num_writes=counts[number],
+            num_inserts=int((changes.adds & is_own).sum()),
+            num_updates=int((changes.updates & is_own & ~is_flagged).sum()),
+            num_deletes=int((is_delete | is_flagged).sum()),
+            is_copy=True,
+        )
+        own = rows.slice(starts[number], counts[number])
+        yield Outcome(file, own, {}, deletes.slice(0, 0), deletes.slice(0, 0))
+
+
+def _encode_virtual(facts: WriteContext, files: Sequence[WrittenFile]) -> bytes:
+    content = encode_virtual_content([NamedLog(each.name, each.size) for each in files])
+    header = {HeaderKey.INSTANT_TIME: facts.instant, HeaderKey.SCHEMA: facts.schema_text}
+    return encode_block(BlockKind.VIRTUAL, header, content)
 
 
 def _encode(
     facts: WriteContext, avro: AvroRecord, group: GroupWork, rows: pa.Table, deletes: pa.Array
 ) -> bytes:
+    content = encode_avro_content(avro, _as_stored(facts, rows)) if rows.num_rows else None
+    return _blocks(facts, group, content, deletes)
+
+
+def _as_stored(facts: WriteContext, rows: pa.Table) -> pa.Table:
+    if not facts.config.populate_meta_fields:
+        rows = without_meta_values(rows)
+    return facts.in_file(rows)
+
+
+def _blocks(
+    facts: WriteContext, group: GroupWork, content: bytes | None, deletes: pa.Array
+) -> bytes:
     header = {HeaderKey.INSTANT_TIME: facts.instant, HeaderKey.SCHEMA: facts.schema_text}
     blocks = []
-    if rows.num_rows:
-        if not facts.config.populate_meta_fields:
-            rows = without_meta_values(rows)
-        content = encode_avro_content(avro, facts.in_file(rows))
+    if content is not None:
         blocks.append(encode_block(BlockKind.AVRO_DATA, header, content))
     if len(deletes):
         places = pa.repeat(pa.scalar(group.partition, pa.string()), len(deletes))

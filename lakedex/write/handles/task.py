@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -193,17 +193,23 @@ class KeyNotes:
 
     def spill(self, storage: Storage) -> tuple[KeyNote, ...]:
         """Write the notes, one segment a bucket."""
-        if not self._parts:
-            return ()
-        facts = self._task.facts
-        notes = pa.concat_tables(self._parts).combine_chunks()
-        shards = shards_of(notes["key"].combine_chunks(), facts.note_shards)
-        # Attempts of one task may differ in where they put their notes: only one of them counts.
-        prefix = f"{facts.scratch}/notes-{self._task.number}-{uuid.uuid4().hex}"
-        writer = SpillWriter(storage, prefix, holds_small=True)
-        spilled = writer.add_by_number(notes, shards % facts.note_buckets)
-        writer.finish()
-        return tuple(KeyNote(bucket, segment) for bucket, segment in spilled)
+        return spill_notes(self._task.facts, storage, self._parts, str(self._task.number))
+
+
+def spill_notes(
+    facts: WriteContext, storage: Storage, parts: Sequence[pa.Table], task: str
+) -> tuple[KeyNote, ...]:
+    """Write notes, one segment a bucket."""
+    if not parts:
+        return ()
+    notes = pa.concat_tables(parts).combine_chunks()
+    shards = shards_of(notes["key"].combine_chunks(), facts.note_shards)
+    # Attempts of one task may differ in where they put their notes: only one of them counts.
+    prefix = f"{facts.scratch}/notes-{task}-{uuid.uuid4().hex}"
+    writer = SpillWriter(storage, prefix, holds_small=True)
+    spilled = writer.add_by_number(notes, shards % facts.note_buckets)
+    writer.finish()
+    return tuple(KeyNote(bucket, segment) for bucket, segment in spilled)
 
 
 def write_groups(task: WriteTask) -> TaskResult:
@@ -234,8 +240,9 @@ def write_groups(task: WriteTask) -> TaskResult:
             duplicates.note(group, incoming, outcome)
         if outcome is None:
             continue
-        files.append(outcome.file)
-        indexes.add_file(outcome.file_rows)
+        for written in (outcome, *outcome.named):
+            files.append(written.file)
+            indexes.add_file(written.file_rows)
         keys.add(group, outcome.added, is_delete=False)
         keys.add(group, outcome.gone, is_delete=True)
         if outcome.changed is not None:

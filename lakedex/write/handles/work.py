@@ -9,11 +9,27 @@ from typing import Any
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.format.spill import Segment
 from lakedex.index.commit_changes import KeyNote
+from lakedex.index.kinds.bucket.engine import PartitionBuckets
 from lakedex.write.context import WriteContext
 from lakedex.write.layout.order import RowOrder
 
 NO_COMMIT = "null"
 """How Hudi spells that a file has no predecessor."""
+
+
+@dataclass(frozen=True)
+class NewBuckets:
+    """The buckets that a resize is about to make, which rows of a virtual log file go to."""
+
+    resize: str
+    """The instant of the resize, which stands in the names of their log files."""
+    buckets: PartitionBuckets
+    fields: tuple[str, ...]
+    """The hash fields."""
+    versions: Mapping[str, int]
+    """The number of the next log file, by file group."""
+    token: str = ""
+    """The write token of the log files."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +49,9 @@ class GroupWork:
     order: RowOrder | None = None
     """How the rows are sorted; as they come without one."""
     is_copy: bool = False
-    """Whether the rows are written to their present file group, too, which indexes of keys name."""
+    """Whether the rows belong to another file group yet, which indexes of keys name."""
+    new_buckets: NewBuckets | None = None
+    """Where the rows go, if the log file is a virtual one."""
 
     @property
     def id(self) -> FileSliceId:
@@ -74,7 +92,7 @@ class WrittenFile:
     num_updates: int
     num_deletes: int
     is_copy: bool = False
-    """Whether its rows are in another file of the write, too."""
+    """Whether another file of the write stands for its rows, too."""
     counters: Mapping[str, int] = field(default_factory=dict)
     """What else the commit metadata says of it, by the names there."""
 

@@ -70,6 +70,8 @@ class BucketResize:
     slices: tuple[FileSlice, ...]
     """The file slices of the buckets; empty buckets have none."""
     children: tuple[HashNode, ...]
+    planned_logs: frozenset[str] = frozenset()
+    """The log files that the buckets had when the change was planned."""
 
     @property
     def outputs(self) -> tuple[HashNode, ...]:
@@ -252,7 +254,10 @@ def resize_of_group(group: ClusteringGroup, slices: Iterable[FileSlice], plan: s
     kept = [node for node in nodes if node.tag is not NodeTag.DELETE]
     if not kept or not all(node.prefix for node in kept):
         raise CorruptFile(plan, 0, expected="buckets that take the rows", actual=str(nodes)[:200])
-    return BucketResize(extra[PARTITION_KEY], int(extra[SEQUENCE_KEY]), tuple(slices), tuple(nodes))
+    logs = frozenset(name for each in group.slices for name in each.log_files)
+    return BucketResize(
+        extra[PARTITION_KEY], int(extra[SEQUENCE_KEY]), tuple(slices), tuple(nodes), logs
+    )
 
 
 @dataclass(frozen=True)

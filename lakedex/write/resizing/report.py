@@ -221,7 +221,7 @@ def report_buckets(
     kept = read_own_properties(snapshot.storage)
     found = _bucket_table(snapshot, kept, given)
     settings = {**by_newest_name(kept), **by_newest_name(given)}
-    resizing = ResizeOptions.resolve(settings)
+    resizing = ResizeOptions.resolve(settings, given)
     limits = resize_limits(MAX_FILE_SIZE.value(settings), resizing)
     present = snapshot.slices.partitions
     for each in partitions:

@@ -3,8 +3,9 @@
     spread by the hash -> write -> commit with the new ring
 
 Every row goes to the bucket that owns its hash. The new buckets are base files at the instant of
-the plan, so that log files which writers gave to them meanwhile lie on top of them. Readers see the
-old buckets until the commit, and the new ones after it.
+the plan, so that log files which writers gave to them meanwhile lie on top of them. What these
+have is left out of the base files: as of a commit between the plan and its run a reader must not
+find what was written after it. Readers see the old buckets until the commit, and the new ones then.
 """
 
 from __future__ import annotations
@@ -18,21 +19,26 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from lakedex.errors import CommitConflict, IndexUnusable, InvalidInput
-from lakedex.filegroup import FileSlice, FileSliceId
+from lakedex.errors import CommitConflict, CorruptFile, IndexUnusable, InvalidInput
+from lakedex.filegroup import FileSlice, FileSliceId, read_slice
+from lakedex.filegroup.log_changes import read_log
+from lakedex.format.logfile import BlockKind
+from lakedex.index.commit_changes import KeyNote, note_rows
 from lakedex.index.kinds.bucket.engine import PartitionBuckets
 from lakedex.index.kinds.bucket.hashes import hash_keys
 from lakedex.index.kinds.bucket.hashing_metadata import HashingMetadata
 from lakedex.index.kinds.bucket.ring import HashRing
+from lakedex.schema.field_paths import flat
 from lakedex.storage import Storage
+from lakedex.storage.open import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import Timeline, load_table_config
-from lakedex.txn.conflicts import CopiedGroups
+from lakedex.txn.conflicts import CopiedGroups, is_copy_for
 from lakedex.txn.transaction import CommitScope, Transaction
 from lakedex.write.assign import Group, add_segment, share_out
 from lakedex.write.commit import CommittedBuckets, Outcome
 from lakedex.write.context import WriteContext
-from lakedex.write.handles.task import write_groups
+from lakedex.write.handles.task import spill_notes, write_groups
 from lakedex.write.handles.work import TaskResult, WriteTask
 from lakedex.write.layout.arranging import Part, spread
 from lakedex.write.layout.order import Ints, RowOrder
@@ -113,26 +119,122 @@ def write_resizes(
     for each in resizes:
         outputs[each.partition].update(node.file_id for node in each.outputs)
     replaced = tuple(each for resize in resizes for each in resize.slices)
-    moves = BucketMoves(
-        replaced,
-        {partition: table.engine.of_ring(ring) for partition, ring in rings.items()},
-        table.options.fields,
-        {partition: frozenset(file_ids) for partition, file_ids in outputs.items()},
-        order,
-    )
     taken = {
         each.id: frozenset(node.file_id for node in resize.outputs)
         for resize in resizes
         for each in resize.slices
     }
     committed = ResizedBuckets(tuple(rings.values()), replaced, transaction.instant, taken)
+    moves = BucketMoves(
+        tuple(
+            _without_copied(transaction.snapshot, each, resize, committed.copies)
+            for resize in resizes
+            for each in resize.slices
+        ),
+        {partition: table.engine.of_ring(ring) for partition, ring in rings.items()},
+        table.options.fields,
+        {partition: frozenset(file_ids) for partition, file_ids in outputs.items()},
+        order,
+    )
+    _check_left_out(target, replaced, moves.slices)
     outcome = write_moves(target, transaction, moves, committed, scratch=scratch, clock=clock)
     has_keys = outcome.plan.has_record_index or any(b.has_keys for b in outcome.plan.building)
     if has_keys or target.options.window is not None:
         # Entries of keys that come meanwhile would name file groups that are gone: then the resize
         # loses against such a write, and is run again.
-        outcome = replace(outcome, buckets=replace(committed, taken={}))
+        notes = outcome.notes
+        if moves.slices != replaced:
+            notes = _note_keys_now(target, outcome.facts, replace(moves, slices=replaced))
+        outcome = replace(outcome, buckets=replace(committed, taken={}), notes=notes)
     return outcome
+
+
+def _without_copied(
+    snapshot: Snapshot, current: FileSlice, resize: BucketResize, copies: CopiedGroups
+) -> FileSlice:
+    """A file slice as it was planned, if the new buckets have all that was written to it since.
+
+    Writers of other engines may have added to it without that.
+    """
+    later = [log for log in current.logs if log.name not in resize.planned_logs]
+    listed = {name for name, _ in snapshot.listing.files.get(current.partition, ())}
+    for time in {log.instant_time for log in later}:
+        instant = snapshot.timeline.find(time)
+        if instant is None:
+            return current
+        metadata = snapshot.timeline.commit_metadata(instant)
+        copied = {
+            name
+            for stat in metadata.partition_to_stats.get(current.partition, ())
+            if is_copy_for(stat, copies.resize)
+            for name in stat.log_files or ()
+        }
+        if current.id not in copies.joined(metadata) or not copied <= listed:
+            return current
+    return replace(current, logs=tuple(log for log in current.logs if log not in later))
+
+
+@dataclass(frozen=True)
+class _LogsTask:
+    address: StorageAddress
+    logs: tuple[tuple[str, int], ...]
+
+
+def _check_left_out(
+    target: Target, replaced: Sequence[FileSlice], read: Sequence[FileSlice]
+) -> None:
+    """See that log files which are left out are whole, and those that virtual ones name.
+
+    Raises:
+        CorruptFile: one of them is damaged.
+        FileMissing: one of them is not there.
+    """
+    logs = tuple(
+        (current.path_of(log.name), log.size_bytes)
+        for current, planned in zip(replaced, read, strict=True)
+        for log in set(current.logs).difference(planned.logs)
+    )
+    count = min(len(logs), target.engine.parallelism)
+    tasks = [_LogsTask(target.address, logs[at::count]) for at in range(count)]
+    target.engine.map("check log files", _check_logs, tasks)
+
+
+def _check_logs(task: _LogsTask) -> None:
+    storage = task.address.open()
+    for path, size in task.logs:
+        for block in read_log(storage, path, size):
+            if block.kind is BlockKind.CORRUPT:
+                raise CorruptFile(path, block.offset, expected="whole blocks", actual="a torn one")
+
+
+@dataclass(frozen=True)
+class _KeysTask:
+    facts: WriteContext
+    slices: tuple[FileSlice, ...]
+    children: Mapping[str, _Children]
+
+
+def _note_keys_now(target: Target, facts: WriteContext, moves: BucketMoves) -> tuple[KeyNote, ...]:
+    """The keys of some file slices with the buckets that they go to, for indexes of keys."""
+    children = _numberings(moves)
+    count = max(1, min(len(moves.slices), target.engine.parallelism))
+    tasks = [_KeysTask(facts, moves.slices[at::count], children) for at in range(count)]
+    answers = target.engine.map("note the keys of the buckets", _noted_keys, tasks)
+    return tuple(note for answer in answers for note in answer)
+
+
+def _noted_keys(task: _KeysTask) -> tuple[KeyNote, ...]:
+    facts, context = task.facts, task.facts.read_context()
+    parts = []
+    for each in task.slices:
+        children = task.children[each.partition]
+        for rows in read_slice(context, each, [KEY]):
+            numbers = children.numbers(rows)
+            for number in np.unique(numbers).tolist():
+                keys = flat(rows[KEY]).filter(pa.array(numbers == number))
+                file_id = children.buckets.file_id(number)
+                parts.append(note_rows(keys, each.partition, file_id, is_delete=False))
+    return spill_notes(facts, context.storage, parts, "resized")
 
 
 @dataclass(frozen=True)
@@ -203,10 +305,7 @@ def write_moves(
 
 def _groups(target: Target, facts: WriteContext, moves: BucketMoves) -> list[Group]:
     """The new file groups with their rows."""
-    numberings = {
-        partition: _Children(partition, buckets, moves.fields, moves.outputs.get(partition))
-        for partition, buckets in moves.buckets.items()
-    }
+    numberings = _numberings(moves)
     rows = spread(
         target.engine,
         facts,
@@ -223,6 +322,13 @@ def _groups(target: Target, facts: WriteContext, moves: BucketMoves) -> list[Gro
             groups[place] = Group(part.partition, file_id, None, is_log=False, order=moves.order)
         add_segment(groups[place], part.segment, 0, part.segment.rows)
     return list(groups.values())
+
+
+def _numberings(moves: BucketMoves) -> dict[str, _Children]:
+    return {
+        partition: _Children(partition, buckets, moves.fields, moves.outputs.get(partition))
+        for partition, buckets in moves.buckets.items()
+    }
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ SHOWN = {
     "unit/services/test_plain_columns.py": """
         hoodie.metadata.index.column.stats.column.list
     """,
-    "unit/services/test_resizing_dual_writes.py": """
+    "support/resizing.py": """
         hoodie.clustering.updates.strategy
     """,
     "unit/services/test_rollback_and_restore.py": """

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import FileSlice, parse_data_file
-from lakedex.filegroup.log_changes import read_changes
+from lakedex.filegroup.log_changes import read_changes, read_log
 from lakedex.filegroup.names import LogFile
 from lakedex.format.logfile import (
     BlockKind,
@@ -309,7 +309,8 @@ def _as_written(
     snapshot: Snapshot, logs: list[tuple[str, LogFile]]
 ) -> Iterator[pa.Table | pa.RecordBatch]:
     for partition, log in logs:
-        for block in _blocks(snapshot, partition, log):
+        path = "/".join(part for part in (partition, log.name) if part)
+        for block in read_log(snapshot.storage, path, log.size_bytes):
             if block.kind is BlockKind.AVRO_DATA:
                 yield decode_avro_block(block)
             elif block.kind is BlockKind.PARQUET_DATA:

@@ -1,9 +1,9 @@
-"""Writers that give rows to the old and to the new buckets of a resize that pends."""
+"""Writers beside a resize that pends: rows go to the old and to the new buckets, or virtual log
+files of the old ones name those of the new ones."""
 
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -30,18 +30,26 @@ from tests.support.bucket_checks import check_buckets, rings_of, snapshot_of
 from tests.support.buckets import assert_in_buckets
 from tests.support.history import History, create, writer_of
 from tests.support.killing import changes_of, finish_killed
+from tests.support.resizing import (
+    DUAL,
+    MERGE_ALL,
+    VIRTUAL,
+    beside,
+    lab_of,
+    logs_of,
+    plan_merge,
+    plan_split,
+    rows_of,
+)
 from tests.support.row_model import assert_holds
-from tests.support.write_lab import Lab, row, source
+from tests.support.write_lab import Lab, source
 from tests.support.write_shapes import Shape
 
-SPLIT_ALL = ResizeLimits(1, split_above=0, merge_below=0, most=64)
-MERGE_ALL = ResizeLimits.of(1 << 20, split=2.0, merge=0.5)
-DUAL = {
-    "hoodie.clustering.updates.strategy": (
-        "org.apache.hudi.client.clustering.update.strategy."
-        "SparkConsistentBucketDuplicateUpdateStrategy"
-    )
-}
+
+@pytest.fixture(params=[DUAL, VIRTUAL], ids=["dual", "virtual"])
+def writes(request):
+    """The option that lets a write go on beside a resize."""
+    return request.param
 
 
 class Interrupted(LocalEngine):
@@ -57,55 +65,28 @@ class Interrupted(LocalEngine):
         return answers
 
 
-def lab_of(tmp_path, engine="CONSISTENT_HASHING", **more: str) -> Lab:
-    properties = {
-        "hoodie.index.bucket.engine": engine,
-        "hoodie.bucket.index.num.buckets": "2",
-        **more,
-    }
-    return Lab(tmp_path, "mor", "BUCKET", properties=properties)
-
-
-def rows_of(count: int, version: int, first: int = 0) -> list[dict]:
-    return [row(f"k{number:03d}", "a", version, 0.5) for number in range(first, first + count)]
-
-
-def dual(lab: Lab) -> TableWriter:
-    return TableWriter(lab.address, LocalEngine(2), DUAL)
-
-
-def plan_split(lab: Lab) -> str:
-    instant = schedule_resize(TableWriter(lab.address), SPLIT_ALL, MiddlePolicy())
-    assert instant is not None
-    return instant
-
-
-def copies_of(path: str, resize: str) -> list[Path]:
-    return sorted(Path(path, "p=a").glob(f".*_{resize}.log.*"))
-
-
 @pytest.mark.parametrize("engine", ["CONSISTENT_HASHING", "EXTENDIBLE_HASHING"])
-def test_rows_go_to_old_and_new_buckets_while_a_resize_pends(engine, tmp_path):
+def test_rows_go_to_old_and_new_buckets_while_a_resize_pends(engine, writes, tmp_path):
     lab = lab_of(tmp_path, engine)
     lab.writer.upsert(source(rows_of(40, 1)))
     instant = plan_split(lab)
     with pytest.raises(ServicePends, match=instant):
         lab.writer.upsert(source(rows_of(3, 2)))
-    assert copies_of(lab.path, instant) == []
-    result = dual(lab).upsert(source(rows_of(50, 2)))
+    assert logs_of(lab.path, instant) == []
+    result = beside(lab, writes).upsert(source(rows_of(50, 2)))
     assert result.updated + result.inserted == 50
     lab.holds(rows_of(50, 2))
-    copies = copies_of(lab.path, instant)
+    copies = logs_of(lab.path, instant)
     assert len(copies) == 4
     for copy in copies:
         log = parse_data_file(copy.name, copy.stat().st_size)
         assert isinstance(log, LogFile)
         blocks = read_blocks(lab.address.open().source(f"p=a/{copy.name}"))
         assert {block.instant_time for block in blocks} == {result.instant}
-    dual(lab).delete(source(rows_of(10, 3)))
-    dual(lab).upsert(source(rows_of(5, 4, 10)))
+    beside(lab, writes).delete(source(rows_of(10, 3)))
+    beside(lab, writes).upsert(source(rows_of(5, 4, 10)))
     with pytest.raises(ServicePends, match="was deleted from it"):
-        dual(lab).upsert(source(rows_of(1, 5)))
+        beside(lab, writes).upsert(source(rows_of(1, 5)))
     expected = [*rows_of(5, 4, 10), *rows_of(35, 2, 15)]
     lab.holds(expected)
     run_resize(lab.writer, instant)
@@ -120,12 +101,12 @@ def test_rows_go_to_old_and_new_buckets_while_a_resize_pends(engine, tmp_path):
     check_buckets(lab.path)
 
 
-def test_merged_buckets_take_the_rows_of_both(tmp_path):
+def test_merged_buckets_take_the_rows_of_both(writes, tmp_path):
     lab = lab_of(tmp_path)
     lab.writer.upsert(source(rows_of(40, 1)))
-    instant = schedule_resize(TableWriter(lab.address), MERGE_ALL)
+    instant = plan_merge(lab)
     for version in (2, 3, 4):
-        dual(lab).upsert(source(rows_of(20 + version, version, version)))
+        beside(lab, writes).upsert(source(rows_of(20 + version, version, version)))
     before = lab.rows()
     run_resize(lab.writer, instant)
     lab.holds(before)
@@ -133,7 +114,7 @@ def test_merged_buckets_take_the_rows_of_both(tmp_path):
     assert len(rings_of(lab.path)["p=a"].nodes) == 1
 
 
-def test_writes_complete_while_the_resize_runs(tmp_path):
+def test_writes_complete_while_the_resize_runs(writes, tmp_path):
     lab = lab_of(tmp_path)
     lab.writer.upsert(source(rows_of(40, 1)))
     instant = plan_split(lab)
@@ -141,9 +122,9 @@ def test_writes_complete_while_the_resize_runs(tmp_path):
 
     def write() -> None:
         attempts.append(1)
-        dual(lab).upsert(source(rows_of(20, 2)))
-        dual(lab).delete(source(rows_of(5, 3, 30)))
-        dual(lab).upsert(source(rows_of(10, 3, 38)))
+        beside(lab, writes).upsert(source(rows_of(20, 2)))
+        beside(lab, writes).delete(source(rows_of(5, 3, 30)))
+        beside(lab, writes).upsert(source(rows_of(10, 3, 38)))
 
     run_resize(TableWriter(lab.address, Interrupted(write)), instant)
     lab.holds([*rows_of(20, 2), *rows_of(10, 1, 20), *rows_of(3, 1, 35), *rows_of(10, 3, 38)])
@@ -153,18 +134,18 @@ def test_writes_complete_while_the_resize_runs(tmp_path):
     assert len(lab.rows("ver = 3")) == len(lab.rows("ver = 3", indexes=False)) == 10
 
 
-def test_an_index_of_keys_is_exact_after_writes_beside_a_resize(tmp_path):
+def test_an_index_of_keys_is_exact_after_writes_beside_a_resize(writes, tmp_path):
     whole = {"hoodie.metadata.global.record.level.index.enable": "true"}
     lab = lab_of(tmp_path, **whole)
     lab.writer.upsert(source(rows_of(40, 1)))
     create_index(lab.writer, "on_ver", "ver")
     create_index(lab.writer, "on_x", "x", using="bitmap")
     instant = plan_split(lab)
-    dual(lab).upsert(source(rows_of(20, 2, 30)))
+    beside(lab, writes).upsert(source(rows_of(20, 2, 30)))
 
     def write() -> None:
-        dual(lab).upsert(source(rows_of(30, 3, 40)))
-        dual(lab).delete(source(rows_of(5, 3)))
+        beside(lab, writes).upsert(source(rows_of(30, 3, 40)))
+        beside(lab, writes).delete(source(rows_of(5, 3)))
 
     run_resize(TableWriter(lab.address, Interrupted(write)), instant)
     expected = [*rows_of(25, 1, 5), *rows_of(10, 2, 30), *rows_of(30, 3, 40)]
@@ -172,39 +153,39 @@ def test_an_index_of_keys_is_exact_after_writes_beside_a_resize(tmp_path):
     check_buckets(lab.path)
 
 
-def test_a_write_that_began_before_the_resize_completed_is_moved(tmp_path):
+def test_a_write_that_began_before_the_resize_completed_is_moved(writes, tmp_path):
     lab = lab_of(tmp_path)
     lab.writer.upsert(source(rows_of(40, 1)))
     instant = plan_split(lab)
     late = TableWriter(
-        lab.address, Interrupted(lambda: run_resize(TableWriter(lab.address), instant)), DUAL
+        lab.address, Interrupted(lambda: run_resize(TableWriter(lab.address), instant)), writes
     )
     late.upsert(source(rows_of(40, 2)))
     lab.holds(rows_of(40, 2))
     check_buckets(lab.path)
-    assert copies_of(lab.path, instant) == [], "the copies of the first attempt are gone"
+    assert logs_of(lab.path, instant) == [], "the copies of the first attempt are gone"
 
 
-def test_a_write_whose_resize_was_taken_back_is_refused(tmp_path):
+def test_a_write_whose_resize_was_taken_back_is_refused(writes, tmp_path):
     lab = lab_of(tmp_path)
     lab.writer.upsert(source(rows_of(40, 1)))
     instant = plan_split(lab)
     late = TableWriter(
-        lab.address, Interrupted(lambda: rollback_instant(lab.address, instant)), DUAL
+        lab.address, Interrupted(lambda: rollback_instant(lab.address, instant)), writes
     )
     with pytest.raises(CommitConflict):
         late.upsert(source(rows_of(40, 2)))
     lab.holds(rows_of(40, 1))
-    assert copies_of(lab.path, instant) == []
+    assert logs_of(lab.path, instant) == []
     check_buckets(lab.path)
 
 
-def test_of_two_writers_of_one_bucket_one_wins(tmp_path):
+def test_of_two_writers_of_one_bucket_one_wins(writes, tmp_path):
     lab = lab_of(tmp_path)
     lab.writer.upsert(source(rows_of(40, 1)))
     instant = plan_split(lab)
     late = TableWriter(
-        lab.address, Interrupted(lambda: dual(lab).upsert(source(rows_of(40, 2)))), DUAL
+        lab.address, Interrupted(lambda: beside(lab, writes).upsert(source(rows_of(40, 2)))), writes
     )
     with pytest.raises(CommitConflict):
         late.upsert(source(rows_of(40, 3)))
@@ -214,16 +195,16 @@ def test_of_two_writers_of_one_bucket_one_wins(tmp_path):
     check_buckets(lab.path)
 
 
-def test_a_write_that_is_rolled_back_takes_its_copies_along(tmp_path):
+def test_a_write_that_is_rolled_back_takes_its_copies_along(writes, tmp_path):
     lab = lab_of(tmp_path)
     lab.writer.upsert(source(rows_of(40, 1)))
     instant = plan_split(lab)
-    dual(lab).upsert(source(rows_of(10, 2)))
-    first = copies_of(lab.path, instant)
-    second = dual(lab).upsert(source(rows_of(40, 3)))
-    assert len(copies_of(lab.path, instant)) > len(first)
+    beside(lab, writes).upsert(source(rows_of(10, 2)))
+    first = logs_of(lab.path, instant)
+    second = beside(lab, writes).upsert(source(rows_of(40, 3)))
+    assert len(logs_of(lab.path, instant)) > len(first)
     rollback_instant(lab.address, second.instant)
-    assert copies_of(lab.path, instant) == first
+    assert logs_of(lab.path, instant) == first
     expected = [*rows_of(10, 2), *rows_of(30, 1, 10)]
     lab.holds(expected)
     run_resize(lab.writer, instant)
@@ -231,12 +212,12 @@ def test_a_write_that_is_rolled_back_takes_its_copies_along(tmp_path):
     check_buckets(lab.path)
 
 
-def test_a_resize_whose_new_buckets_have_rows_is_not_dropped(tmp_path):
+def test_a_resize_whose_new_buckets_have_rows_is_not_dropped(writes, tmp_path):
     """Its log files would be taken for committed ones, once it is long gone."""
     lab = lab_of(tmp_path)
     lab.writer.upsert(source(rows_of(40, 1)))
     instant = plan_split(lab)
-    dual(lab).upsert(source(rows_of(40, 2)))
+    beside(lab, writes).upsert(source(rows_of(40, 2)))
     with pytest.raises(InvalidInput, match="run it"):
         rollback_instant(lab.address, instant)
     run_resize(lab.writer, instant)
@@ -252,7 +233,7 @@ def test_a_resize_whose_new_buckets_have_rows_is_not_dropped(tmp_path):
 
 
 @pytest.mark.parametrize("to", [0, 1, 2, 3])
-def test_a_restore_to_any_commit_around_a_resize(to, tmp_path):
+def test_a_restore_to_any_commit_around_a_resize(to, writes, tmp_path):
     lab = lab_of(tmp_path)
     states, done = [], []
 
@@ -262,8 +243,8 @@ def test_a_restore_to_any_commit_around_a_resize(to, tmp_path):
 
     note(lab.writer.upsert(source(rows_of(40, 1))).instant)
     instant = plan_split(lab)
-    note(dual(lab).upsert(source(rows_of(20, 2))).instant)
-    note(dual(lab).upsert(source(rows_of(30, 3, 20))).instant)
+    note(beside(lab, writes).upsert(source(rows_of(20, 2))).instant)
+    note(beside(lab, writes).upsert(source(rows_of(30, 3, 20))).instant)
     run_resize(lab.writer, instant)
     note(lab.writer.upsert(source(rows_of(60, 4))).instant)
     restore_table(lab.address, done[to])
@@ -278,33 +259,33 @@ def test_a_restore_to_any_commit_around_a_resize(to, tmp_path):
     check_buckets(lab.path)
 
 
-def test_a_table_without_log_files_has_no_dual_writes(tmp_path):
+def test_a_table_without_log_files_has_no_dual_writes(writes, tmp_path):
     properties = {"hoodie.index.bucket.engine": "CONSISTENT_HASHING"}
     lab = Lab(tmp_path, "cow", "BUCKET", properties=properties)
     with pytest.raises(InvalidInput, match="copy-on-write"):
-        dual(lab).upsert(source(rows_of(4, 1)))
+        beside(lab, writes).upsert(source(rows_of(4, 1)))
 
 
-def upsert(path: str) -> None:
-    TableWriter(StorageAddress.of(path), LocalEngine(1), DUAL).upsert(source(rows_of(30, 2)))
+def upsert(path: str, writes: dict[str, str]) -> None:
+    TableWriter(StorageAddress.of(path), LocalEngine(1), writes).upsert(source(rows_of(30, 2)))
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_a_write_that_dies_leaves_no_copies(after, tmp_path):
+def test_a_write_that_dies_leaves_no_copies(after, writes, tmp_path):
     lab = lab_of(tmp_path)
     lab.writer.upsert(source(rows_of(40, 1)))
     instant = plan_split(lab)
-    dual(lab).upsert(source(rows_of(5, 1)))
-    first = copies_of(lab.path, instant)
+    beside(lab, writes).upsert(source(rows_of(5, 1)))
+    first = logs_of(lab.path, instant)
     counted = str(tmp_path / "counted")
     shutil.copytree(lab.path, counted)
-    changes = changes_of(upsert, counted, result=tmp_path / "changes")
+    changes = changes_of(upsert, counted, writes, result=tmp_path / "changes")
     chosen = {n for n, each in enumerate(changes) if f"_{instant}.log" in each}
     chosen.update(range(0, len(changes), 9))
     for at in sorted(chosen):
         path = str(tmp_path / f"killed{at}")
         shutil.copytree(lab.path, path)
-        finish_killed(upsert, path, at=at, after=after, result=tmp_path / "end")
+        finish_killed(upsert, path, writes, at=at, after=after, result=tmp_path / "end")
         own = Lab.__new__(Lab)
         own.path, own.address = path, StorageAddress.of(path)
         was_done = {each["ver"] for each in own.rows()} == {1, 2}
@@ -313,7 +294,7 @@ def test_a_write_that_dies_leaves_no_copies(after, tmp_path):
         run_resize(TableWriter(own.address), instant)
         own.holds(expected)
         check_buckets(path)
-        names = [each.name for each in copies_of(path, instant)]
+        names = [each.name for each in logs_of(path, instant)]
         assert was_done or names == [each.name for each in first], at
         shutil.rmtree(path)
 
@@ -326,11 +307,11 @@ def test_a_write_that_dies_leaves_no_copies(after, tmp_path):
         ("BUCKET_EXTENDIBLE", "composite"),
     ],
 )
-def test_histories_with_a_resize_pending_all_the_time(engine, style, tmp_path):
+def test_histories_with_a_resize_pending_all_the_time(engine, style, writes, tmp_path):
     shape, path = Shape("mor", engine, style), str(tmp_path)
     history = History(shape, seed=11, rows=160)
     address = create(shape, path, {"hoodie.metadata.index.bloom.filter.enable": "true"})
-    writer = writer_of(address, DUAL)
+    writer = writer_of(address, writes)
     create_index(writer, "on_n", "n", using="bitmap")
     refused = 0
     for number, commit in enumerate(history.commits(12)):
