@@ -21,6 +21,7 @@ from lakedex.services import verifying
 from lakedex.storage.object_store import memory_storage
 from lakedex.table import Snapshot
 from lakedex.table.creation import create_table
+from lakedex.table.own_properties import read_own_properties
 from lakedex.table.spec import TableSpec
 from lakedex.write.row_source import ArrowRowSource
 from lakedex.write.verbs import TableWriter
@@ -145,7 +146,10 @@ def _records(snapshot: Snapshot) -> Iterator[tuple[FileSlice, Place, str]]:
 def check_buckets(snapshot: Snapshot, blobs: Mapping[str, Blob], shape: TableShape) -> None:
     """Every record is in the file group of its bucket, and each partition has one whole ring."""
     rings = {each: _newest_ring(snapshot, blobs, each) for each in PARTITIONS}
-    counts = {} if shape.has_ring else stored_bucket_settings(snapshot.storage, snapshot.timeline)
+    storage, counts = snapshot.storage, {}
+    if not shape.has_ring:
+        kept = read_own_properties(storage)
+        counts = stored_bucket_settings(storage, snapshot.timeline, kept)
     count = int(counts.get("hoodie.bucket.index.num.buckets", _FIRST_BUCKETS))
     groups = Counter(
         (part.partition, part.file_id if shape.has_ring else part.file_id[:8])
