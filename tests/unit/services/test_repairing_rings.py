@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from lakedex.upkeep.cleaning import clean_table
 from lakedex.write.row_source import ArrowRowSource
 from lakedex.write.verbs import TableWriter
 from tests.support.bucket_checks import check_buckets, content_of, rings_of
+from tests.support.turns import part_of
 from tests.support.write_lab import Lab, row, source
 
 RINGS = ("CONSISTENT_HASHING", "EXTENDIBLE_HASHING")
@@ -159,7 +161,7 @@ def check_repaired(path: Path, rows: list, ring: HashRing | None = None) -> None
     assert table.num_rows == len(rows) + sum(int(each[1:]) >= 40 for each in keys)
 
 
-@pytest.mark.parametrize("damage", list(DAMAGES))
+@pytest.mark.parametrize("damage", part_of(DAMAGES, 4))
 def test_damaged_metadata_are_named_and_made_again(table, damage):  # case B49
     ring, rows = rings_of(str(table))["p=a"], content_of(str(table))
     DAMAGES[damage](table)
@@ -209,10 +211,10 @@ def test_without_plans_the_keys_tell_the_ring(table, with_deletes):
     assert sorted(found) == sorted(f"k{n}" for n in range(60))
 
 
-@pytest.mark.parametrize("is_archived", [False, True])
-@pytest.mark.parametrize(
-    "verb", ["insert_overwrite", "insert_overwrite_table", "delete_partitions"]
-)
+OVERWRITES = ("insert_overwrite", "insert_overwrite_table", "delete_partitions")
+
+
+@pytest.mark.parametrize(("verb", "is_archived"), part_of(product(OVERWRITES, [False, True]), 3))
 def test_metadata_lost_after_an_overwrite(table, verb, is_archived):  # cases B49, B70
     writer = writer_of(str(table))
     if verb == "delete_partitions":

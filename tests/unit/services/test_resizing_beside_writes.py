@@ -42,6 +42,7 @@ from tests.support.resizing import (
     rows_of,
 )
 from tests.support.row_model import assert_holds
+from tests.support.turns import part_of
 from tests.support.write_lab import Lab, source
 from tests.support.write_shapes import Shape
 
@@ -232,7 +233,7 @@ def test_a_resize_whose_new_buckets_have_rows_is_not_dropped(writes, tmp_path):
     check_buckets(lab.path)
 
 
-@pytest.mark.parametrize("to", [0, 1, 2, 3])
+@pytest.mark.parametrize("to", part_of(range(4), 2))
 def test_a_restore_to_any_commit_around_a_resize(to, writes, tmp_path):
     lab = lab_of(tmp_path)
     states, done = [], []
@@ -282,7 +283,7 @@ def test_a_write_that_dies_leaves_no_copies(after, writes, tmp_path):
     changes = changes_of(upsert, counted, writes, result=tmp_path / "changes")
     chosen = {n for n, each in enumerate(changes) if f"_{instant}.log" in each}
     chosen.update(range(0, len(changes), 9))
-    for at in sorted(chosen):
+    for at in part_of(sorted(chosen), 2):
         path = str(tmp_path / f"killed{at}")
         shutil.copytree(lab.path, path)
         finish_killed(upsert, path, writes, at=at, after=after, result=tmp_path / "end")
@@ -301,11 +302,14 @@ def test_a_write_that_dies_leaves_no_copies(after, writes, tmp_path):
 
 @pytest.mark.parametrize(
     ("engine", "style"),
-    [
-        ("BUCKET_CONSISTENT", "simple"),
-        ("BUCKET_CONSISTENT", "nonpartitioned"),
-        ("BUCKET_EXTENDIBLE", "composite"),
-    ],
+    part_of(
+        [
+            ("BUCKET_CONSISTENT", "simple"),
+            ("BUCKET_CONSISTENT", "nonpartitioned"),
+            ("BUCKET_EXTENDIBLE", "composite"),
+        ],
+        3,
+    ),
 )
 def test_histories_with_a_resize_pending_all_the_time(engine, style, writes, tmp_path):
     shape, path = Shape("mor", engine, style), str(tmp_path)

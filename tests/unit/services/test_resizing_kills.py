@@ -21,6 +21,7 @@ from lakedex.storage.open import StorageAddress
 from lakedex.write.resizing import ResizeLimits
 from tests.support.bucket_checks import check_same, content_of, rings_of, snapshot_of
 from tests.support.killing import changes_of, finish_killed
+from tests.support.turns import part_of
 
 LIMITS = ResizeLimits.of(1500, split=1.0, merge=0.1)
 ONE = {"hoodie.clustering.plan.strategy.partition.selected": "eu"}
@@ -62,7 +63,8 @@ def points(job, path, tmp_path, step):
     for number, change in enumerate(changes):
         if "hashing_meta" in change or ".replacecommit" in change or ".clustering" in change:
             chosen.update((number, number + 1))
-    return sorted(number for number in chosen if number < len(changes))
+    sampled = part_of(sorted(number for number in chosen if number < len(changes)), 2)
+    return sorted({0, *sampled, len(changes) - 1})
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])

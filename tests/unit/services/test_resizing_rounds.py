@@ -16,6 +16,7 @@ from tests.support.bucket_checks import check_buckets, rings_of
 from tests.support.buckets import assert_in_buckets
 from tests.support.history import History, create, writer_of
 from tests.support.row_model import assert_holds
+from tests.support.turns import part_of
 from tests.support.write_shapes import Shape
 
 SPLIT_ALL = ResizeLimits(1, split_above=0, merge_below=0, most=12)
@@ -34,13 +35,16 @@ def split_all(writer) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "engine", "style"),
-    [
-        ("cow", "BUCKET_CONSISTENT", "nonpartitioned"),
-        ("cow", "BUCKET_EXTENDIBLE", "composite"),
-        ("mor", "BUCKET_CONSISTENT", "simple"),
-        ("mor", "BUCKET_CONSISTENT", "nonpartitioned"),
-        ("mor", "BUCKET_EXTENDIBLE", "nonpartitioned"),
-    ],
+    part_of(
+        [
+            ("cow", "BUCKET_CONSISTENT", "nonpartitioned"),
+            ("cow", "BUCKET_EXTENDIBLE", "composite"),
+            ("mor", "BUCKET_CONSISTENT", "simple"),
+            ("mor", "BUCKET_CONSISTENT", "nonpartitioned"),
+            ("mor", "BUCKET_EXTENDIBLE", "nonpartitioned"),
+        ],
+        2,
+    ),
 )
 def test_rounds_of_splits_and_merges_between_writes(kind, engine, style, tmp_path):
     # cases B50, B54, B70
