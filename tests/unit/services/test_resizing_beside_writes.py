@@ -260,6 +260,31 @@ def test_a_restore_to_any_commit_around_a_resize(to, writes, tmp_path):
     check_buckets(lab.path)
 
 
+def restore(path: str, to: str) -> None:
+    restore_table(StorageAddress.of(path), to)
+
+
+def test_a_restore_that_dies_leaves_no_copies(writes, tmp_path):
+    """The commit that names the copies is gone then; they are named by the resize."""
+    lab = lab_of(tmp_path)
+    first = lab.writer.upsert(source(rows_of(40, 1))).instant
+    instant = plan_split(lab)
+    beside(lab, writes).upsert(source(rows_of(20, 2)))
+    assert logs_of(lab.path, instant)
+    counted = str(tmp_path / "counted")
+    shutil.copytree(lab.path, counted)
+    changes = changes_of(restore, counted, first, result=tmp_path / "changes")
+    # From the moment on at which the first copy is about to be deleted.
+    (at, *_) = (n for n, each in enumerate(changes) if f"_{instant}.log" in each)
+    killed = str(tmp_path / "killed")
+    shutil.copytree(lab.path, killed)
+    finish_killed(restore, killed, first, at=at, after=False, result=tmp_path / "end")
+    assert logs_of(killed, instant)
+    TableWriter(StorageAddress.of(killed)).upsert(source(rows_of(10, 3)))
+    assert not logs_of(killed, instant)
+    check_buckets(killed)
+
+
 def test_a_table_without_log_files_has_no_dual_writes(writes, tmp_path):
     properties = {"hoodie.index.bucket.engine": "CONSISTENT_HASHING"}
     lab = Lab(tmp_path, "cow", "BUCKET", properties=properties)
