@@ -72,7 +72,7 @@ def build(
 
 
 def found(
-    builder: TableBuilder, rows: pa.Table, index: WriteIndex, *, lookup: bool = True
+    builder: TableBuilder, rows: pa.Table, index: WriteIndex, *, hints: bool = True
 ) -> list[Tag]:
     snapshot, facts = facts_of(builder.path)
     buckets = spilled(facts, rows, 3, 3)
@@ -84,7 +84,7 @@ def found(
         update_partition_path=True,
         buckets=buckets,
         partitions=rows[PARTITION].unique().to_pylist(),
-        use_metadata=lookup,
+        use_metadata=hints,
     )
     facts, plan = pickle.loads(pickle.dumps((facts, plan)))
     storage = facts.address.open()
