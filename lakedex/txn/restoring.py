@@ -17,22 +17,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakedex.errors import CorruptFile, FileMissing
-from lakedex.storage import Storage
 from lakedex.table.bucket_index import is_resize
 from lakedex.timeline import (
     Action,
     Instant,
     PlanKind,
     State,
-    Timeline,
     instant_key,
     read_plan,
     write_plan,
 )
 from lakedex.timeline.instant_time import is_instant_time
-from lakedex.txn.markers import is_file_of, is_written_by, marked_files
+from lakedex.txn.markers import marked_files
 from lakedex.txn.metadata_rollback import forget_in_metadata
 from lakedex.txn.rollback import (
+    REPLACING,
     LockedTable,
     RollbackPlan,
     files_of,
@@ -45,8 +44,6 @@ from lakedex.txn.rollback import (
 from lakedex.txn.working_folders import heartbeat_path, writer_path
 
 _PLAN_VERSION = 2
-_REPLACING = (Action.REPLACECOMMIT, Action.CLUSTERING)
-"""Actions that may resize buckets."""
 _ACTIONS = {action.value: action for action in Action}
 _log = logging.getLogger("lakedex")
 
@@ -172,23 +169,11 @@ def _rollback_plan(
         files.update(files_written(timeline, found))
     elif action is action.completed:
         # It was complete when this was planned, and what it wrote is no longer said anywhere.
-        files.update(files_of(table.storage, instant, action))
-        files.update(_files_beside_resizes(table.storage, timeline, plan, instant))
+        # The log files that it gave to new buckets have the time of the resize in their names.
+        resizes = {time_of for time_of, undone in plan.instants if undone in REPLACING}
+        resizes.update(each.requested_time for each in timeline.pending_of(*REPLACING))
+        files.update(files_of(table.storage, instant, action, resizes))
     return RollbackPlan(instant, action, tuple(sorted(files)))
-
-
-def _files_beside_resizes(
-    storage: Storage, timeline: Timeline, plan: RestorePlan, instant: str
-) -> list[str]:
-    """The log files that an instant gave to new buckets, which have the resize in their names."""
-    resizes = {time_of for time_of, action in plan.instants if action in _REPLACING}
-    resizes.update(each.requested_time for each in timeline.pending() if each.action in _REPLACING)
-    paths = [info.path for info in storage.list_recursive()] if resizes else []
-    return [
-        path
-        for path in paths
-        if any(is_file_of(path, each) for each in resizes) and is_written_by(storage, path, instant)
-    ]
 
 
 def _infos(instants: Sequence[tuple[str, Action]]) -> list[dict[str, str]]:

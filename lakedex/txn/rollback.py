@@ -31,7 +31,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -230,7 +230,7 @@ def named_files(stat: WriteStat) -> Iterator[str]:
 
 PLANNED_FOR_ANYONE = (Action.COMPACTION, Action.LOGCOMPACTION)
 """Actions whose plans always outlive a run that failed."""
-_REPLACING = (Action.REPLACECOMMIT, Action.CLUSTERING)
+REPLACING = (Action.REPLACECOMMIT, Action.CLUSTERING)
 """Actions that may store rings of a bucket index."""
 _log = logging.getLogger("lakedex")
 
@@ -246,15 +246,29 @@ def files_written(timeline: Timeline, instant: Instant) -> tuple[str, ...]:
     return tuple(sorted(path for path in paths if is_written_by(storage, path, time_of)))
 
 
-def files_of(storage: Storage, instant: str, action: Action) -> tuple[str, ...]:
+def files_of(
+    storage: Storage, instant: str, action: Action, resizes: Collection[str] = ()
+) -> tuple[str, ...]:
     """All data files of an instant by their names: every folder of the table is listed.
 
-    Log files with the time of a clustering are those of writes beside it.
+    Log files with the time of a clustering are those of writes beside it, and belong to these.
+
+    Args:
+        storage: The table.
+        instant: The instant.
+        action: What it does.
+        resizes: The times of resizes to whose new buckets it may have given log files.
     """
-    found = (info.path for info in storage.list_recursive())
-    own = [path for path in found if is_file_of(path, instant)]
-    with_logs = action not in _REPLACING
-    return tuple(sorted(path for path in own if with_logs or not is_log_file(path)))
+    with_logs = action not in REPLACING
+
+    def is_own(path: str) -> bool:
+        if is_file_of(path, instant):
+            return with_logs or not is_log_file(path)
+        return any(is_file_of(path, each) for each in resizes) and is_written_by(
+            storage, path, instant
+        )
+
+    return tuple(sorted(info.path for info in storage.list_recursive() if is_own(info.path)))
 
 
 def unpublish(storage: Storage, timeline: Timeline, instant: str) -> None:
@@ -452,7 +466,7 @@ def take_back(
     unpublish(storage, timeline, plan.instant)
     files = [path for path in plan.files if is_written_by(storage, path, plan.instant)]
     delete_files(storage, files)
-    if plan.action in _REPLACING:
+    if plan.action in REPLACING:
         discard_buckets(storage, timeline, plan.instant)
     _undo_metadata(table, rollback, plan.instant)
     table.check()

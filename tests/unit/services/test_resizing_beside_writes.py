@@ -285,6 +285,35 @@ def test_a_restore_that_dies_leaves_no_copies(writes, tmp_path):
     check_buckets(killed)
 
 
+def test_a_restore_that_dies_keeps_the_copies_of_writes_that_stay(writes, tmp_path):
+    """The resize is a plan again, and its new buckets have rows that were committed before."""
+    lab = lab_of(tmp_path)
+    lab.writer.upsert(source(rows_of(40, 1)))
+    instant = plan_split(lab)
+    stays = beside(lab, writes).upsert(source(rows_of(20, 2))).instant
+    copies, expected = logs_of(lab.path, instant), lab.rows()
+    run_resize(lab.writer, instant)
+    counted = str(tmp_path / "counted")
+    shutil.copytree(lab.path, counted)
+    changes = changes_of(restore, counted, stays, result=tmp_path / "changes")
+    # From the moment on at which the resize pends again.
+    (first, *_) = (
+        n for n, each in enumerate(changes) if f"delete .hoodie/timeline/{instant}" in each
+    )
+    for at in range(first, min(first + 4, len(changes))):
+        killed = str(tmp_path / f"killed{at}")
+        shutil.copytree(lab.path, killed)
+        finish_killed(restore, killed, stays, at=at, after=True, result=tmp_path / "end")
+        own = Lab.__new__(Lab)
+        own.path, own.address = killed, StorageAddress.of(killed)
+        restore(killed, stays)
+        own.holds(expected)
+        assert [each.name for each in logs_of(killed, instant)] == [each.name for each in copies]
+        run_resize(TableWriter(own.address), instant)
+        own.holds(expected)
+        check_buckets(killed)
+
+
 def test_a_table_without_log_files_has_no_dual_writes(writes, tmp_path):
     properties = {"hoodie.index.bucket.engine": "CONSISTENT_HASHING"}
     lab = Lab(tmp_path, "cow", "BUCKET", properties=properties)
