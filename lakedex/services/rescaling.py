@@ -46,7 +46,7 @@ def rescale_buckets(
     return rescale_partitions(writer, NewCounts(buckets, tuple(partitions)))
 
 
-def rescale_partitions(writer: TableWriter, asked: NewCounts) -> WriteResult:
+def rescale_partitions(writer: TableWriter, counts: NewCounts) -> WriteResult:
     """As `rescale_buckets`, with numbers that rules say by partition.
 
     Raises:
@@ -55,12 +55,12 @@ def rescale_partitions(writer: TableWriter, asked: NewCounts) -> WriteResult:
     """
     target = writer.target()
     clock = StepClock()
-    if plan_rescale(target, target.snapshot, asked).changes_nothing:
+    if plan_rescale(target, target.snapshot, counts).changes_nothing:
         return WriteResult(RESCALE.name, None, seconds=clock.seconds)
     attempts = max(_LEAST_ATTEMPTS, target.conflict_retries + 1)
     for attempt in range(attempts):
         try:
-            return _run(target, asked, clock)
+            return _run(target, counts, clock)
         except CommitConflict:
             if attempt == attempts - 1:
                 raise
@@ -68,7 +68,7 @@ def rescale_partitions(writer: TableWriter, asked: NewCounts) -> WriteResult:
     raise AssertionError("unreachable")
 
 
-def _run(target: Target, asked: NewCounts, clock: StepClock) -> WriteResult:
+def _run(target: Target, counts: NewCounts, clock: StepClock) -> WriteResult:
     with Scratch(target.address) as scratch:
         with clock.step("begin"):
             transaction = Transaction.begin(
@@ -79,7 +79,7 @@ def _run(target: Target, asked: NewCounts, clock: StepClock) -> WriteResult:
                 before=target.snapshot,
             )
         with transaction:
-            plan = plan_rescale(target, transaction.snapshot, asked)
+            plan = plan_rescale(target, transaction.snapshot, counts)
             outcome = write_rescale(target, transaction, plan, scratch=scratch.path, clock=clock)
             if outcome.plan.has_record_index:
                 notes = moved_keys(

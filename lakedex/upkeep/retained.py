@@ -148,7 +148,7 @@ def _named_logs(
 ) -> Iterator[DataFile]:
     """Log files that virtual ones may name: those with the time of a resize that pended then.
 
-    They are told by their names, so that no log file is read for it.
+    They are known by their names, so that no log file is read for it.
     """
     pended: dict[str, bool] = {}
     for partition, listed in files.items():

@@ -188,10 +188,10 @@ class BucketReport:
         lines = [f"{self.table}: {self.engine} on {', '.join(self.hash_fields)}"]
         for each in self.partitions:
             changes = [*(f"{p} pends ({p.instant})" for p in each.pending), *map(str, each.due)]
-            told = f"; {'; '.join(changes)}" if changes else ""
+            changed = f"; {'; '.join(changes)}" if changes else ""
             lines.append(
                 f"{each.partition or '(no partitions)'}: {len(each.buckets):,} buckets, "
-                f"{each.size_bytes:,} bytes{told}"
+                f"{each.size_bytes:,} bytes{changed}"
             )
         return "\n".join(lines)
 

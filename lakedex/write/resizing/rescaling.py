@@ -32,7 +32,7 @@ _MOST_BUCKETS = 1_000_000
 
 @dataclass(frozen=True)
 class NewCounts:
-    """What a rescale is asked for: one number, or rules by partition."""
+    """The numbers of buckets that a rescale makes: one number, or rules by partition."""
 
     count: int | None = None
     """The number of buckets; with rules that of partitions which no rule names, None as before."""
@@ -80,20 +80,20 @@ class Rescale:
         return not self.partitions and rules[0] == rules[1]
 
 
-def plan_rescale(target: Target, snapshot: Snapshot, asked: NewCounts) -> Rescale:
+def plan_rescale(target: Target, snapshot: Snapshot, counts: NewCounts) -> Rescale:
     """The partitions whose number of buckets becomes another one.
 
     Args:
         target: The table.
         snapshot: The same under the lock, or before.
-        asked: The new numbers.
+        counts: The new numbers.
 
     Raises:
         InvalidInput: the table has no fixed number of buckets, a number or a rule is none, or a
             partition is not there.
     """
     before, present = _engine(target, snapshot).counts, snapshot.slices.partitions
-    after = asked.after(before, present)
+    after = counts.after(before, present)
     old, new = before.counts(present), after.counts(present)
     changed = {each: new[each] for each in sorted(present) if new[each] != old[each]}
     return Rescale(before, after, changed)

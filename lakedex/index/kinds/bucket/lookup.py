@@ -6,7 +6,7 @@ never changes its range, so that a ring is right about the file groups that it n
 the newest one or not.
 
 Where a predicate limits the hash fields of a composite key and leaves a text field of it open, the
-keys of the file groups that would be left out are read once: see `asked_keys`.
+keys of the file groups that would be left out are read once: see `keys_of_predicate`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from lakedex.filegroup import Amount, FileSlice, FileSliceId, Slices
 from lakedex.filegroup.stored_keys import stored_keys
 from lakedex.index.contract import Answer, IndexedTable, Mask, Question, Stage
 from lakedex.index.cost import Estimate, round_trip_seconds
-from lakedex.index.kinds.bucket.asked_keys import AskedKeys, asked_keys, names_keys
 from lakedex.index.kinds.bucket.engine import RingEngine, SimpleEngine, bucket_number
 from lakedex.index.kinds.bucket.hashes import hash_keys, list_hashes, ring_hashes
+from lakedex.index.kinds.bucket.predicate_keys import PredicateKeys, keys_of_predicate, names_keys
 from lakedex.index.kinds.bucket.presence import shown_engine
 from lakedex.index.kinds.bucket.ring import HashRing
 from lakedex.index.kinds.bucket.table import BucketSource, BucketTable, load_bucket_table
@@ -95,18 +95,18 @@ class BucketLookup:
         if index.table is None:
             once = _loading_seconds(table, question.partitions)
             fields = table.read.config.record_key_fields
-            whole = asked_keys(question.predicate, table.read, fields)
-            known = isinstance(whole, AskedKeys) and not whole.needs_plain_keys
+            whole = keys_of_predicate(question.predicate, table.read, fields)
+            known = isinstance(whole, PredicateKeys) and not whole.needs_plain_keys
             most_left = len(whole) * len(question.partitions) if known else None
             return Estimate(once, most_left, once)
-        asked = _asked(index.table, question)
-        if isinstance(asked, str):
-            return asked
+        needed = _needed_keys(index.table, question)
+        if isinstance(needed, str):
+            return needed
         once = _rings_seconds(index, table, question.partitions)
-        if asked.needs_plain_keys:
+        if needed.needs_plain_keys:
             once += _plain_seconds(index, question.slices)
-        seconds = once + _KEY_S * len(asked) + _SLICE_S * len(question.slices)
-        return Estimate(seconds, len(asked) * len(question.partitions), once)
+        seconds = once + _KEY_S * len(needed) + _SLICE_S * len(question.slices)
+        return Estimate(seconds, len(needed) * len(question.partitions), once)
 
     def lookup(self, name: str, question: Question) -> Answer | str:
         """The file groups of the buckets that hold the keys."""
@@ -114,20 +114,20 @@ class BucketLookup:
         index = load_index(question.table)
         if index.table is None:
             return str(index.problem)
-        asked = _asked(index.table, question)
-        if isinstance(asked, str):
-            return asked
-        found = _find(index, index.table, asked, question)
+        needed = _needed_keys(index.table, question)
+        if isinstance(needed, str):
+            return needed
+        found = _find(index, index.table, needed, question)
         candidates = found.candidates
         reasons = list(found.reasons)
-        if asked.needs_plain_keys:
+        if needed.needs_plain_keys:
             others = _with_other_keys(index, index.table, question, found.covered & ~candidates)
             if others.any():
                 count = int(np.count_nonzero(others))
                 reasons.append(f"{count} with keys that name a hash field twice are read")
             candidates = candidates | others
         left = int(np.count_nonzero(candidates & found.covered))
-        keys = "1 key" if len(asked) == 1 else f"{len(asked):,} keys"
+        keys = "1 key" if len(needed) == 1 else f"{len(needed):,} keys"
         text = f"{keys} asked, in {left} of {int(np.count_nonzero(found.covered))} buckets"
         return Answer(candidates, found.covered, "; ".join([text, *reasons]))
 
@@ -191,23 +191,25 @@ def _check_seen(table: IndexedTable, kept: Mapping[str, str]) -> None:
         raise IndexUnusable(f"its number of buckets changed at {since}, which is not in view")
 
 
-def _asked(table: BucketTable, question: Question) -> AskedKeys | str:
+def _needed_keys(table: BucketTable, question: Question) -> PredicateKeys | str:
     if NAME not in question.found:
         fields = table.options.fields
-        question.found[NAME] = asked_keys(question.predicate, question.table.read, fields)
-    found: AskedKeys | str = question.found[NAME]
+        question.found[NAME] = keys_of_predicate(question.predicate, question.table.read, fields)
+    found: PredicateKeys | str = question.found[NAME]
     return found
 
 
-def _find(index: BucketIndex, table: BucketTable, asked: AskedKeys, question: Question) -> _Buckets:
+def _find(
+    index: BucketIndex, table: BucketTable, needed: PredicateKeys, question: Question
+) -> _Buckets:
     if isinstance(table.engine, SimpleEngine):
-        return _find_simple(table.engine, asked, question)
+        return _find_simple(table.engine, needed, question)
     assert isinstance(table.engine, RingEngine)
-    return _find_in_rings(index, table.engine, asked, question)
+    return _find_in_rings(index, table.engine, needed, question)
 
 
-def _find_simple(engine: SimpleEngine, asked: AskedKeys, question: Question) -> _Buckets:
-    hashes = list_hashes(asked.keys)
+def _find_simple(engine: SimpleEngine, needed: PredicateKeys, question: Question) -> _Buckets:
+    hashes = list_hashes(needed.keys)
     counts = engine.counts.counts(question.partitions)
     wanted = {
         count: frozenset(np.unique(hashes % np.uint32(count)).tolist())
@@ -227,9 +229,9 @@ def _find_simple(engine: SimpleEngine, asked: AskedKeys, question: Question) -> 
 
 
 def _find_in_rings(
-    index: BucketIndex, engine: RingEngine, asked: AskedKeys, question: Question
+    index: BucketIndex, engine: RingEngine, needed: PredicateKeys, question: Question
 ) -> _Buckets:
-    hashes = ring_hashes(asked.keys)
+    hashes = ring_hashes(needed.keys)
     known: dict[str, frozenset[str]] = {}
     wanted: dict[str, frozenset[str]] = {}
     problems: list[str] = []
@@ -263,11 +265,11 @@ def _unexpected(slices: Slices, covered: Mask) -> tuple[str, ...]:
 
 
 def _with_other_keys(
-    index: BucketIndex, table: BucketTable, question: Question, asked: Mask
+    index: BucketIndex, table: BucketTable, question: Question, needed: Mask
 ) -> Mask:
     """Which of the slices have keys with more hash keys than there are hash fields."""
     found = np.zeros(len(question.slices), dtype=np.bool_)
-    for place in np.flatnonzero(asked).tolist():
+    for place in np.flatnonzero(needed).tolist():
         each = question.slices[place]
         if each.id not in index.plain:
             index.plain[each.id] = _has_plain_keys(question.table, each, table.options.fields)

@@ -299,10 +299,12 @@ def _change(
 ) -> _Change | None:
     """What an instant does to a partition; None where it is about others."""
     try:
-        asked = plan(time)
+        requested = plan(time)
     except (CorruptFile, FileMissing):
-        asked = None
-    groups = () if asked is None or asked.clustering is None else asked.clustering.groups
+        requested = None
+    groups = (
+        () if requested is None or requested.clustering is None else requested.clustering.groups
+    )
     nodes: list[HashNode] = []
     sequence = 0
     for group in groups:
@@ -436,7 +438,7 @@ def _nodes_of_prefixes(partition: str, keys: _Keys, instant: str) -> list[HashNo
     return [
         HashNode(
             end - 1,
-            # It is new, as nobody knows which file group the bucket had.
+            # It is new, as the file group that the bucket had is unknown.
             node_prefix(partition, begin, end - 1, f"{instant} repaired")
             if file_id is None
             else _prefix(file_id),

@@ -111,15 +111,15 @@ def load_bucket_table(
             names the option that says them.
         InvalidInput: an option says something else than the table.
     """
-    asked = BucketProperties.of(given or {})
+    wanted = BucketProperties.of(given or {})
     config = source.read.config
     known = _merged(BucketProperties.of(source.kept), BucketProperties.of(config.raw))
     known = replace(known, engine=_engine(known.engine, shown, config.name))
     known = _with_stored(source, known)
-    _check_given(known, asked)
+    _check_given(known, wanted)
     evidence = "the settings of the table"
     if known.count is None or known.fields is None:
-        search = _search(source, _merged(known, asked))
+        search = _search(source, _merged(known, wanted))
         known = search.run()
         evidence = f"{search.keys_read} keys" if search.keys_read else "the hashing metadata"
     options = BucketOptions(
@@ -205,20 +205,20 @@ def _with_stored(source: BucketSource, known: BucketProperties) -> BucketPropert
     return known
 
 
-def _check_given(known: BucketProperties, asked: BucketProperties) -> None:
+def _check_given(known: BucketProperties, wanted: BucketProperties) -> None:
     """Refuse options that differ from what the table says.
 
     Raises:
         InvalidInput: naming the option and both values.
     """
     fields = tuple(
-        None if each.fields is None else ",".join(sorted(each.fields)) for each in (known, asked)
+        None if each.fields is None else ",".join(sorted(each.fields)) for each in (known, wanted)
     )
     pairs = (
-        (ENGINE, known.engine and known.engine.value, asked.engine and asked.engine.value),
-        (COUNT, known.count, asked.count),
+        (ENGINE, known.engine and known.engine.value, wanted.engine and wanted.engine.value),
+        (COUNT, known.count, wanted.count),
         (HASH_FIELD, *fields),
-        (EXPRESSIONS, known.expressions, asked.expressions),
+        (EXPRESSIONS, known.expressions, wanted.expressions),
     )
     for name, own, other in pairs:
         if own is not None and other is not None and own != other:

@@ -109,25 +109,25 @@ def _manage_buckets(context: Context, values: Values) -> Rows:
     table = table_of(context, values)
     number = None if values["bucket_number"] == _AS_BEFORE else values["bucket_number"]
     if change == "show_config":
-        told = [
+        lines = [
             f"{each.instant}: {each.expressions} (default {each.default})"
             for each in stored_counts(table.snapshot)
         ]
-        return [("SUCCESS", "SHOW_CONFIG", "; ".join(told))]
+        return [("SUCCESS", "SHOW_CONFIG", "; ".join(lines))]
     if change == "rollback":
         return [_rollback_of_buckets(table, str(values["rollback"]))]
     if change == "add" and number is not None:
         raise InvalidInput("bucket_number goes with overwrite; the one that there is stays")
     if not values[change].strip():
         raise InvalidInput(f"{change} needs rules: 'pattern,number;pattern,number'")
-    asked = NewCounts(number, expressions=values[change], adds=change == "add")
+    counts = NewCounts(number, expressions=values[change], adds=change == "add")
     writer = table.writer(options_of(context, values))
     if values["dry_run"]:
         target = writer.target()
-        found = plan_rescale(target, target.snapshot, asked).partitions
-        told = [f"{partition} => {count}" for partition, count in found.items()]
-        return [("SUCCESS", f"DRY_RUN_{change.upper()}", ";".join(told))]
-    done = rescale_partitions(writer, asked)
+        found = plan_rescale(target, target.snapshot, counts).partitions
+        lines = [f"{partition} => {count}" for partition, count in found.items()]
+        return [("SUCCESS", f"DRY_RUN_{change.upper()}", ";".join(lines))]
+    done = rescale_partitions(writer, counts)
     table.refresh()
     return [("SUCCESS", change.upper(), str(done))]
 

@@ -14,7 +14,7 @@ zone: of them nothing follows.
 
 Of a composite key of which only the hash fields are known, the other fields do not matter, unless
 the text in one of them looks like another field: `city:oslo,name:x,city:rome` has two hash keys.
-Rows of such keys are in other buckets; `needs_plain_keys` says that they are not among those asked.
+Rows of such keys are in other buckets; `needs_plain_keys` says that they are not among these.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ISO_YEARS: Final = range(1000, 10_000)
 
 
 @dataclass(frozen=True, slots=True)
-class AskedKeys:
+class PredicateKeys:
     """The hash keys that rows must have."""
 
     keys: HashKeys
@@ -55,12 +55,14 @@ class AskedKeys:
         return len(self.keys.counts)
 
 
-def asked_keys(predicate: Expr, read: ReadContext, hash_fields: Sequence[str]) -> AskedKeys | str:
+def keys_of_predicate(
+    predicate: Expr, read: ReadContext, hash_fields: Sequence[str]
+) -> PredicateKeys | str:
     """The hash keys that rows must have for the predicate to be true, or why they are unknown."""
     stored = points(predicate, (RECORD_KEY,))
     if stored is not None:
         texts = [str(literal.value) for literal in stored if literal.value is not None]
-        return AskedKeys(_hash_keys(texts, hash_fields))
+        return PredicateKeys(_hash_keys(texts, hash_fields))
     fields = read.config.record_key_fields
     if not fields:
         return "the table has no record key columns"
@@ -69,10 +71,10 @@ def asked_keys(predicate: Expr, read: ReadContext, hash_fields: Sequence[str]) -
         found = key_points(predicate, [_path(name, read.schema) for name in named], MAX_KEYS)
         if found is None:
             continue
-        asked = _of_values(found, named, read, hash_fields)
-        if isinstance(asked, AskedKeys):
-            return asked
-        reason = asked
+        needed = _of_values(found, named, read, hash_fields)
+        if isinstance(needed, PredicateKeys):
+            return needed
+        reason = needed
     return reason
 
 
@@ -88,7 +90,7 @@ def _of_values(
     named: Sequence[str],
     read: ReadContext,
     hash_fields: Sequence[str],
-) -> AskedKeys | str:
+) -> PredicateKeys | str:
     """The hash keys of rows with these values of some fields, the hash fields among them."""
     fields = read.config.record_key_fields
     is_composite = len(fields) > 1
@@ -104,7 +106,7 @@ def _of_values(
             return f"how keys spell {kind} values ({name}) is not sure"
         columns.append(spelled)
     if not is_composite:
-        return AskedKeys(_hash_keys(_keys_of_one(columns[0], read), hash_fields))
+        return PredicateKeys(_hash_keys(_keys_of_one(columns[0], read), hash_fields))
     places = [named.index(name) if name in named else None for name in fields]
     texts = [
         ",".join(
@@ -115,7 +117,7 @@ def _of_values(
         for choice in product(*row)
     ]
     others = [type_at(name, read.schema) for name in fields if name not in named]
-    return AskedKeys(_hash_keys(texts, hash_fields), any(map(_may_name_fields, others)))
+    return PredicateKeys(_hash_keys(texts, hash_fields), any(map(_may_name_fields, others)))
 
 
 def _keys_of_one(column: Sequence[tuple[str, ...]], read: ReadContext) -> list[str]:
